@@ -1,0 +1,63 @@
+"""rankplug: exact convex rankers behind one interface, compared with XGBoost.
+
+The public names are loaded on first use, so that ``import rankplug`` stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "LabelRanker": "label_ranker",
+    "LabelRankingData": "data",
+    "Ranker": "ranker",
+    "RankingData": "data",
+    "Solver": "solver",
+    "SolverResult": "solver",
+    "SolverTags": "solver",
+    "list_solvers": "registry",
+    "load_model": "models",
+    "make_solver": "registry",
+    "path": "solver",
+    "read_data": "io",
+}
+
+__all__ = [
+    "LabelRanker",
+    "LabelRankingData",
+    "Ranker",
+    "RankingData",
+    "Solver",
+    "SolverResult",
+    "SolverTags",
+    "__version__",
+    "list_solvers",
+    "load_model",
+    "make_solver",
+    "path",
+    "read_data",
+]
+
+if TYPE_CHECKING:
+    from rankplug.data import LabelRankingData, RankingData
+    from rankplug.io import read_data
+    from rankplug.label_ranker import LabelRanker
+    from rankplug.models import load_model
+    from rankplug.ranker import Ranker
+    from rankplug.registry import list_solvers, make_solver
+    from rankplug.solver import Solver, SolverResult, SolverTags, path
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'rankplug' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"rankplug.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

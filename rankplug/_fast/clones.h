@@ -1,0 +1,24 @@
+/* One function, compiled for several instruction sets; the loader picks the best one.
+ *
+ * A wheel stays portable (no -march=native) and still runs AVX2 or AVX-512 code where the
+ * processor has it. Needs GCC and glibc; elsewhere the plain version is compiled. */
+#ifndef RANKPLUG_CLONES_H
+#define RANKPLUG_CLONES_H
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) \
+    && __GNUC__ >= 12
+#define RP_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define RP_CLONES
+#endif
+
+#if defined(__GNUC__)
+#define RP_INLINE static inline __attribute__((always_inline))
+#define RP_PREFETCH(address) __builtin_prefetch((address), 0, 2)
+#else
+#define RP_INLINE static inline
+#define RP_PREFETCH(address) ((void)0)
+#define restrict __restrict
+#endif
+
+#endif

@@ -1,0 +1,55 @@
+# cython: language_level=3
+"""The pairs of a shard: which are active at given scores, and sums over them.
+
+`Queries` is what never changes (rows, levels, weights, scratch space); `ActivePairs` is the
+state at one vector of scores. Formulas and complexity are in ``pairs.h``.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef extern from "pairs.h" nogil:
+    ctypedef struct rp_keyed_row:
+        double key
+        int32_t row
+
+    ctypedef struct rp_workspace:
+        rp_keyed_row *keyed
+        double *value
+        double *above
+        double *below
+        double *sums
+
+    ctypedef struct rp_pairs:
+        int64_t n_queries
+        double margin
+        const int64_t *query_ptr
+        const int32_t *n_levels
+        const double *weight
+        const int32_t *level
+        int32_t *order
+        int32_t *sorted_level
+        int32_t *end
+        int32_t *begin
+        double *count
+        double *difference
+        rp_workspace space
+
+
+cdef class Queries:
+    cdef readonly int64_t n_rows
+    cdef readonly int64_t n_queries
+    cdef const int64_t[::1] query_ptr
+    cdef const double[::1] weight
+    cdef int32_t[::1] level
+    cdef int32_t[::1] n_levels
+    cdef rp_workspace space
+    cdef list buffers
+    cdef double *_doubles(self, int64_t size) except NULL
+
+
+cdef class ActivePairs:
+    cdef readonly Queries queries
+    cdef int32_t[:, ::1] integers
+    cdef double[:, ::1] reals
+    cdef rp_pairs pairs

@@ -1,0 +1,163 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, embedsignature=True
+"""Active preference pairs of a shard, without ever listing a pair (see ``pairs.pxd``).
+
+No method checks the length of its arrays beyond what memory safety needs; the callers in
+`rankplug.shards` make them. All release the GIL.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+
+import numpy as np
+
+
+cdef extern from "pairs_all.h" nogil:
+    int32_t rp_rank_levels(
+        const double *relevance, int32_t n, rp_keyed_row *space, int32_t *level)
+    int64_t rp_sums_size(int64_t n_rows, int64_t n_levels)
+    void rp_activate_all(const rp_pairs *pairs, const double *score)
+    void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out)
+    double rp_squared_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
+    double rp_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
+
+
+cdef class Queries:
+    """The queries of a shard: their rows, levels of relevance, weights, and scratch space.
+
+    Parameters
+    ----------
+    query_ptr : int64 array of shape (n_queries + 1,), starting at 0
+    relevance : float64 array of shape (n_rows,)
+    weight : float64 array of shape (n_queries,)
+        What every pair of a query counts.
+    """
+
+    def __init__(self, const int64_t[::1] query_ptr, const double[::1] relevance,
+                 const double[::1] weight):
+        cdef int64_t q, b, largest = 0, sums = 0
+        self.query_ptr = query_ptr
+        self.weight = weight
+        self.n_queries = query_ptr.shape[0] - 1
+        self.n_rows = query_ptr[self.n_queries]
+        if relevance.shape[0] != self.n_rows or weight.shape[0] != self.n_queries:
+            raise ValueError("query_ptr, relevance and weight do not fit each other")
+        if self.n_rows >= 2**31:
+            raise ValueError("a shard holds at most 2^31 - 1 rows")
+        self.level = np.zeros(self.n_rows, dtype=np.int32)
+        self.n_levels = np.zeros(self.n_queries, dtype=np.int32)
+        self.buffers = []
+        if self.n_rows == 0:
+            return
+        for q in range(self.n_queries):
+            largest = max(largest, query_ptr[q + 1] - query_ptr[q])
+        # A keyed row is as large as two doubles.
+        self.space.keyed = <rp_keyed_row *> self._doubles(4 * largest)
+        with nogil:
+            for q in range(self.n_queries):
+                b = query_ptr[q]
+                if query_ptr[q + 1] > b:
+                    self.n_levels[q] = rp_rank_levels(
+                        &relevance[b], <int32_t> (query_ptr[q + 1] - b), self.space.keyed,
+                        &self.level[b])
+                sums = max(sums, rp_sums_size(query_ptr[q + 1] - b, self.n_levels[q]))
+        self.space.value = self._doubles(largest)
+        self.space.above = self._doubles(largest)
+        self.space.below = self._doubles(largest)
+        self.space.sums = self._doubles(sums)
+
+    cdef double *_doubles(self, int64_t size) except NULL:
+        """Scratch space that lives as long as this object, aligned to cache lines."""
+        cdef double[::1] buffer = np.empty(size + 8)
+        self.buffers.append(buffer)
+        cdef size_t address = <size_t> &buffer[0]
+        return <double *> ((address + 63) // 64 * 64)
+
+
+cdef class ActivePairs:
+    """The pairs (i, j), i the more relevant, with ``score[i] - score[j] < margin``.
+
+    Holds no pair at first; call `update`. Two objects may share their `Queries`, but then not
+    be used at the same time: the scratch space is one.
+    """
+
+    def __init__(self, Queries queries):
+        cdef rp_pairs *pairs = &self.pairs
+        cdef int64_t n = max(queries.n_rows, 1), q, p, b
+        self.queries = queries
+        self.integers = np.zeros((4, n), dtype=np.int32)
+        self.reals = np.zeros((2, n))
+        pairs.n_queries = queries.n_queries if queries.n_rows else 0
+        if pairs.n_queries == 0:
+            return
+        pairs.query_ptr = &queries.query_ptr[0]
+        pairs.n_levels = &queries.n_levels[0]
+        pairs.weight = &queries.weight[0]
+        pairs.level = &queries.level[0]
+        pairs.order = &self.integers[0, 0]
+        pairs.sorted_level = &self.integers[1, 0]
+        pairs.end = &self.integers[2, 0]
+        pairs.begin = &self.integers[3, 0]
+        pairs.count = &self.reals[0, 0]
+        pairs.difference = &self.reals[1, 0]
+        pairs.space = queries.space
+        for q in range(queries.n_queries):
+            b = queries.query_ptr[q]
+            for p in range(queries.query_ptr[q + 1] - b):
+                pairs.order[b + p] = <int32_t> p
+
+    def update(self, const double[::1] score not None, double margin=1.0):
+        """Find the pairs that are active at `score`."""
+        assert score.shape[0] == self.queries.n_rows
+        self.pairs.margin = margin
+        with nogil:
+            rp_activate_all(&self.pairs, &score[0])
+
+    def laplacian(self, const double[::1] z not None, double[::1] out not None):
+        """Write sum_q weight_q sum over q's active pairs of (z_i - z_j)(e_i - e_j) to `out`."""
+        assert z.shape[0] == self.queries.n_rows and out.shape[0] == self.queries.n_rows
+        with nogil:
+            rp_laplacian_all(&self.pairs, &z[0], &out[0])
+
+    def squared_hinge(self, const double[::1] score not None, double[::1] coefficient not None):
+        """Return sum_q weight_q sum over q's active pairs of (margin - (s_i - s_j))^2.
+
+        `score` is what `update` was given; half the derivative by each score goes to
+        `coefficient`.
+        """
+        cdef double loss
+        assert score.shape[0] == self.queries.n_rows
+        assert coefficient.shape[0] == self.queries.n_rows
+        with nogil:
+            loss = rp_squared_hinge_all(&self.pairs, &score[0], &coefficient[0])
+        return loss
+
+    def hinge(self, const double[::1] score not None, double[::1] coefficient not None):
+        """Return sum_q weight_q sum over q's active pairs of margin - (s_i - s_j).
+
+        `score` is what `update` was given; the derivative by each score goes to `coefficient`.
+        """
+        cdef double loss
+        assert score.shape[0] == self.queries.n_rows
+        assert coefficient.shape[0] == self.queries.n_rows
+        with nogil:
+            loss = rp_hinge_all(&self.pairs, &score[0], &coefficient[0])
+        return loss
+
+    @property
+    def count(self):
+        """Active pairs of every row, in the order of the rows."""
+        return self._by_row(0)
+
+    @property
+    def difference(self):
+        """Active pairs that a row should win minus those it should lose, by row."""
+        return self._by_row(1)
+
+    def _by_row(self, int which):
+        cdef int64_t q, p, b
+        cdef double[::1] out = np.zeros(self.queries.n_rows)
+        for q in range(self.pairs.n_queries):
+            b = self.queries.query_ptr[q]
+            for p in range(b, self.queries.query_ptr[q + 1]):
+                out[b + self.integers[0, p]] = self.reals[which, p]
+        return np.asarray(out)

@@ -1,0 +1,50 @@
+/* What pairs.h does to one query, done to all queries of a shard. A query of one level has no
+ * pair and is passed over. */
+#ifndef RANKPLUG_PAIRS_ALL_H
+#define RANKPLUG_PAIRS_ALL_H
+
+#include "pairs.h"
+
+RP_CLONES static void rp_activate_all(const rp_pairs *pairs, const double *score) {
+    for (int64_t i = 0; i < pairs->n_queries; i++) {
+        rp_query q = rp_query_at(pairs, i);
+        if (q.n_levels > 1)
+            rp_activate(&q, score + pairs->query_ptr[i], pairs->margin, &pairs->space);
+    }
+}
+
+RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out) {
+    for (int64_t i = 0; i < pairs->n_queries; i++) {
+        rp_query q = rp_query_at(pairs, i);
+        int64_t b = pairs->query_ptr[i];
+        if (q.n_levels > 1) rp_laplacian(&q, z + b, &pairs->space, out + b);
+        else memset(out + b, 0, (size_t)q.n_rows * sizeof *out);
+    }
+}
+
+RP_CLONES static double rp_squared_hinge_all(const rp_pairs *pairs, const double *score,
+                                             double *coefficient) {
+    double loss = 0.0;
+    for (int64_t i = 0; i < pairs->n_queries; i++) {
+        rp_query q = rp_query_at(pairs, i);
+        int64_t b = pairs->query_ptr[i];
+        if (q.n_levels > 1)
+            loss += rp_squared_hinge(&q, score + b, pairs->margin, &pairs->space, coefficient + b);
+        else memset(coefficient + b, 0, (size_t)q.n_rows * sizeof *coefficient);
+    }
+    return loss;
+}
+
+RP_CLONES static double rp_hinge_all(const rp_pairs *pairs, const double *score,
+                                     double *coefficient) {
+    double loss = 0.0;
+    for (int64_t i = 0; i < pairs->n_queries; i++) {
+        rp_query q = rp_query_at(pairs, i);
+        int64_t b = pairs->query_ptr[i];
+        if (q.n_levels > 1) loss += rp_hinge(&q, score + b, pairs->margin, coefficient + b);
+        else memset(coefficient + b, 0, (size_t)q.n_rows * sizeof *coefficient);
+    }
+    return loss;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* The passes of passes.h for float64 and float32 features. */
+#ifndef RANKPLUG_PASSES_ALL_H
+#define RANKPLUG_PASSES_ALL_H
+
+#include "pairs.h"
+
+#define RP_SUMS 16                  /* partial sums of a dot product */
+#define RP_LINE 64                  /* bytes of a cache line */
+#define RP_BLOCK 262144             /* most bytes to fetch ahead: they must stay in cache */
+
+/* Fetches a block into cache bit by bit, so that memory and arithmetic work at once. */
+typedef struct {
+    const char *next;
+    const char *stop;
+    int64_t step;
+} rp_fetch;
+
+/* A block to be fetched in so many equal steps. */
+RP_INLINE rp_fetch rp_fetch_block(const void *block, int64_t bytes, int64_t steps) {
+    const char *start = (const char *)block;
+    int64_t fetched = bytes < RP_BLOCK ? bytes : RP_BLOCK;
+    return (rp_fetch){start, start + fetched, steps > 0 ? fetched / steps + 1 : 0};
+}
+
+RP_INLINE void rp_fetch_more(rp_fetch *fetch) {
+    const char *until = fetch->next + fetch->step, *p = fetch->next;
+    if (until > fetch->stop) until = fetch->stop;
+    for (; p < until; p += RP_LINE) RP_PREFETCH(p);
+    fetch->next = p;
+}
+
+#define FLOAT double
+#define NAME(x) x##_f64
+#include "passes.h"
+#undef FLOAT
+#undef NAME
+
+#define FLOAT float
+#define NAME(x) x##_f32
+#include "passes.h"
+#undef FLOAT
+#undef NAME
+
+#endif

@@ -1,0 +1,72 @@
+"""What rankplug raises and warns.
+
+Every mistake of a caller ends in one of these, with a message that says what is
+wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = [
+    "ConvergenceWarning",
+    "DataError",
+    "ModelFormatError",
+    "ParameterError",
+    "RankplugError",
+    "RecipeError",
+    "SolverUnavailableError",
+    "UnknownNameError",
+    "nearest",
+]
+
+
+class RankplugError(Exception):
+    """Base class of all errors raised by rankplug."""
+
+
+class DataError(RankplugError, ValueError):
+    """The data cannot be read or cannot be ranked."""
+
+
+class ParameterError(RankplugError, ValueError):
+    """A parameter of a solver or a function has a value it cannot have."""
+
+
+class RecipeError(RankplugError, ValueError):
+    """A recipe is not valid."""
+
+
+class ModelFormatError(RankplugError, ValueError):
+    """A saved model is incomplete, altered, or of an unknown format."""
+
+
+class UnknownNameError(RankplugError, ValueError):
+    """A solver, metric or data set of that name does not exist.
+
+    The message names the nearest known one.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind = kind
+        self.name = name
+        self.known = sorted(known)
+        super().__init__(f"unknown {kind} {name!r}{nearest(name, self.known)}")
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
+        return type(self), (self.kind, self.name, self.known)
+
+
+class SolverUnavailableError(RankplugError, ImportError):
+    """A registered solver cannot be used here; the message says why."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: a suggestion and the choices."""
+    choices = sorted(known)
+    close = difflib.get_close_matches(name, choices, n=1)
+    suggestion = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{suggestion} (known: {', '.join(choices) or 'none'})"

@@ -1,0 +1,208 @@
+"""The features of a shard as a matrix: products with it and its transpose.
+
+Each class offers the same four operations; `Shard` does not know which one it has. Vectors are
+float64 whatever the features are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from rankplug._fast import passes
+from rankplug._fast.pairs import ActivePairs
+
+__all__ = ["DenseRows", "KeslerRows", "RowMatrix", "SparseRows"]
+
+Vector = NDArray[np.float64]
+
+
+class RowMatrix(Protocol):
+    """X of a shard: one row a document (or an instance and label), `n_columns` weights."""
+
+    n_rows: int
+    n_columns: int
+    passes_per_product: int
+    has_gram: bool
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+        """``X' L X v``, L the Laplacian of the active pairs; ``X v`` goes to `product`."""
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """Diagonal of ``X' L X`` for the Laplacian that `count` pairs a row make on average.
+
+        L is approximated in each query by ``diag(c) - c c' / sum(c)``, which has the same row
+        sums and, up to a factor ``1 - c_i / sum(c)``, the same diagonal.
+        """
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """``X' L X`` of some rows, with the approximation of `laplacian_diagonal`.
+
+        `query` numbers the queries of the rows, ascending from 0; `count` is c of each row.
+        """
+
+
+class DenseRows:
+    """C-contiguous float32 or float64 features."""
+
+    passes_per_product = 1
+    has_gram = True
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.X = X
+        self.n_rows, self.n_columns = X.shape
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+        passes.dense_dot(self.X, v, out)
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+        g = np.empty(self.n_columns)
+        passes.dense_transposed_dot(self.X, u, g)
+        return g
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+        """``X' L X v`` in one read of X."""
+        g = np.empty(self.n_columns)
+        passes.dense_laplacian(self.X, pairs, v, product, scratch, g)
+        return g
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """See `RowMatrix.laplacian_diagonal`."""
+        diagonal = np.zeros(self.n_columns)
+        passes.dense_moments(self.X, query_ptr, count, np.empty(self.n_columns), diagonal)
+        return diagonal
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """See `RowMatrix.laplacian_gram`."""
+        return _weighted_scatter(self.X[rows].astype(np.float64), query, count)
+
+
+class SparseRows:
+    """Compressed rows, with a copy in compressed columns so that no product scatters."""
+
+    passes_per_product = 2
+    has_gram = True
+
+    def __init__(self, X: sparse.csr_array) -> None:
+        self.rows = X
+        self.columns = X.tocsc()
+        self.n_rows, self.n_columns = X.shape
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+        passes.sparse_dot(self.rows.indptr, self.rows.indices, self.rows.data, v, out)
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+        g = np.empty(self.n_columns)
+        passes.sparse_dot(self.columns.indptr, self.columns.indices, self.columns.data, u, g)
+        return g
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+        """``X' L X v``."""
+        self.dot(v, product)
+        pairs.laplacian(product, scratch)
+        return self.transposed_dot(scratch)
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """See `RowMatrix.laplacian_diagonal`."""
+        diagonal = np.zeros(self.n_columns)
+        sizes = np.diff(query_ptr)
+        query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        totals = np.bincount(query, weights=count, minlength=len(sizes))
+        columns = self.columns
+        passes.sparse_moments(
+            columns.indptr, columns.indices, columns.data, query, count, totals, diagonal
+        )
+        return diagonal
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """See `RowMatrix.laplacian_gram`."""
+        return _weighted_scatter(self.rows[rows].toarray().astype(np.float64), query, count)
+
+
+class KeslerRows:
+    """Rows ``e_r (x) x_i`` of instance i and label r, never written out.
+
+    With the weights seen as V of shape (n_labels, n_features), the scores are ``X V'`` and
+    ``X' u`` is ``U' X`` with U the coefficients of shape (n_instances, n_labels).
+
+    Parameters
+    ----------
+    X : dense or CSR features of shape (n_instances, n_features)
+    compared : boolean array of shape (n_instances, n_labels)
+        Which labels have a relevance; the others get no row.
+    """
+
+    passes_per_product = 2
+    has_gram = False
+
+    def __init__(self, X: Any, compared: NDArray[np.bool_]) -> None:
+        self.X = X
+        self.compared = compared
+        self.shape = (compared.shape[1], X.shape[1])
+        self.n_rows = int(compared.sum())
+        self.n_columns = self.shape[0] * self.shape[1]
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+        out[:] = (self.X @ v.reshape(self.shape).T)[self.compared]
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+        return self._spread(u, self.X)
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+        """``X' L X v``."""
+        self.dot(v, product)
+        pairs.laplacian(product, scratch)
+        return self.transposed_dot(scratch)
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """Exact: two labels of an instance share no weight, so no pair has a cross term."""
+        squares = self.X.power(2) if sparse.issparse(self.X) else np.square(self.X)
+        return self._spread(count, squares)
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """Not offered: n_labels * n_features columns make too large a matrix."""
+        raise NotImplementedError("label-ranking data have no Hessian estimate")
+
+    def _spread(self, u: Vector, X: Any) -> Vector:
+        coefficients = np.zeros(self.compared.shape)
+        coefficients[self.compared] = u
+        return np.ascontiguousarray((X.T @ coefficients).T, dtype=np.float64).ravel()
+
+
+def _weighted_scatter(
+    X: NDArray[np.float64], query: NDArray[np.int64], count: Vector
+) -> NDArray[np.float64]:
+    """Sum over queries of ``sum_i c_i (x_i - m)(x_i - m)'``, m the query's weighted mean.
+
+    Overwrites X.
+    """
+    totals = np.maximum(np.bincount(query, weights=count), np.finfo(np.float64).tiny)
+    starts = np.searchsorted(query, np.arange(len(totals)))
+    means = np.add.reduceat(X * count[:, None], starts, axis=0) / totals[:, None]
+    X -= means[query]
+    X *= np.sqrt(count)[:, None]
+    lower = linalg.blas.dsyrk(1.0, X.T, lower=1)
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

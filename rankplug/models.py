@@ -1,0 +1,315 @@
+"""Trained models: they predict, save and load, and know nothing of how they were trained.
+
+A saved model is a folder: ``model.json`` describes it (kind, schema version, features and
+the SHA-256 of every other file), the rest is its data. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug import tables
+from rankplug.data import Matrix, as_matrix
+from rankplug.exceptions import DataError, ModelFormatError, nearest
+
+__all__ = ["SCHEMA_VERSION", "LabelLinearModel", "LinearModel", "Model", "load_model"]
+
+SCHEMA_VERSION = 1
+_HEADER = "model.json"
+_ARRAYS = "arrays.npz"
+
+
+class Model(ABC):
+    """A scoring function of features.
+
+    Plugins announce their subclasses to `load_model` by an entry point of the group
+    ``rankplug.models`` whose name is the `kind`; the kinds of this module need none.
+    """
+
+    kind: ClassVar[str]
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of features of a row."""
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels scored for each row; None if the row itself is scored."""
+        return None
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of `X`, higher is better.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table's columns are matched by name if the model knows its features' names.
+
+        Returns
+        -------
+        float64 ndarray of shape (n_samples,), or (n_samples, n_labels) for label ranking
+
+        Raises
+        ------
+        DataError
+            If features are missing, too many, not numeric or not finite.
+        """
+        names = self.feature_names if tables.is_table(X) else None
+        matrix, _ = as_matrix(X, names)
+        if matrix.shape[1] != self.n_features:
+            raise DataError(
+                f"X has {matrix.shape[1]} features, but the model is expecting "
+                f"{self.n_features} features as input"
+            )
+        return self._predict(matrix)
+
+    @abstractmethod
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        """Scores of valid rows."""
+
+    @abstractmethod
+    def _write(self, folder: Path) -> dict[str, Any]:
+        """Write the model's files into an empty folder; return what the header should keep."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> Model:
+        """Read the files again; `header` is what `_write` returned."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to the folder `path`, which must not exist or be empty.
+
+        The folder appears complete or not at all.
+
+        Raises
+        ------
+        FileExistsError
+            If `path` is a file or a folder with something in it.
+        """
+        target = Path(path)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise FileExistsError(f"{target} exists already: name a new folder to save the model")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as parent:
+            folder = Path(parent) / "model"
+            folder.mkdir()
+            extra = self._write(folder)
+            header = {
+                "format": "rankplug-model",
+                "schema_version": SCHEMA_VERSION,
+                "kind": self.kind,
+                "n_features": self.n_features,
+                "feature_names": self.feature_names,
+                "files": {file.name: _sha256(file) for file in sorted(folder.iterdir())},
+                "model": extra,
+            }
+            (folder / _HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+            folder.replace(target)
+
+
+class LinearModel(Model):
+    """Scores ``X @ coef``.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_features,)
+    feature_names : sequence of str, optional
+    """
+
+    kind = "linear"
+
+    def __init__(self, coef: Any, feature_names: Any = None) -> None:
+        self.coef = _coefficients(coef, 1)
+        self.feature_names = _names(feature_names, len(self.coef))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return len(self.coef)
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        return np.asarray(X @ self.coef, dtype=np.float64)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        np.savez(folder / _ARRAYS, coef=self.coef)
+        return {}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearModel:
+        return cls(_load_arrays(folder / _ARRAYS, "coef")["coef"])
+
+
+class LabelLinearModel(Model):
+    """Scores ``X @ coef.T``, one for each label.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_labels, n_features)
+    labels : array-like of shape (n_labels,), optional
+        Names of the labels, integers, floats, booleans or strings.
+    feature_names : sequence of str, optional
+    """
+
+    kind = "label-linear"
+
+    def __init__(self, coef: Any, labels: Any = None, feature_names: Any = None) -> None:
+        self.coef = _coefficients(coef, 2)
+        self.labels = _labels(labels, len(self.coef))
+        self.feature_names = _names(feature_names, self.coef.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self.coef.shape[1])
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return len(self.coef)
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        return np.asarray(X @ self.coef.T, dtype=np.float64)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        np.savez(folder / _ARRAYS, coef=self.coef, labels=self.labels)
+        return {"n_labels": self.n_labels}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
+        arrays = _load_arrays(folder / _ARRAYS, "coef", "labels")
+        return cls(arrays["coef"], arrays["labels"])
+
+
+_CORE_KINDS: dict[str, type[Model]] = {
+    model.kind: model for model in (LinearModel, LabelLinearModel)
+}
+
+
+def load_model(path: str | Path) -> Model:
+    """Load a model that `Model.save` wrote.
+
+    Raises
+    ------
+    ModelFormatError
+        If the folder holds no model, a part is missing, a file was altered, or the model was
+        written by a newer version or a plugin that is not installed.
+    """
+    folder = Path(path)
+    header = _read_header(folder)
+    for name, digest in header["files"].items():
+        if not (folder / name).is_file():
+            raise ModelFormatError(f"{folder}: the model's file {name} is missing")
+        if _sha256(folder / name) != digest:
+            raise ModelFormatError(f"{folder}: {name} was altered or truncated since it was saved")
+    model_class = _model_class(header["kind"], folder)
+    try:
+        model = model_class._read(folder, header["model"])
+        model.feature_names = _names(header["feature_names"], model.n_features)
+    except DataError as error:
+        raise ModelFormatError(f"{folder}: {error}") from None
+    if model.n_features != header["n_features"]:
+        raise ModelFormatError(
+            f"{folder}: {_HEADER} says {header['n_features']} features, the model has "
+            f"{model.n_features}"
+        )
+    return model
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    try:
+        header = json.loads((folder / _HEADER).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelFormatError(f"{folder} holds no rankplug model: no {_HEADER} in it") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelFormatError(f"{folder / _HEADER} cannot be read: {error}") from None
+    if not isinstance(header, dict) or header.get("format") != "rankplug-model":
+        raise ModelFormatError(f"{folder / _HEADER} does not describe a rankplug model")
+    version = header.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ModelFormatError(
+            f"{folder}: schema version {version!r}, but this rankplug reads {SCHEMA_VERSION}: "
+            "load the model with the version of rankplug that saved it"
+        )
+    expected = {"kind": str, "n_features": int, "files": dict, "model": dict}
+    wrong = [key for key, kind in expected.items() if not isinstance(header.get(key), kind)]
+    names = header.setdefault("feature_names", None)
+    if not (names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))):
+        wrong.append("feature_names")
+    if wrong:
+        raise ModelFormatError(f"{folder / _HEADER}: {', '.join(wrong)} missing or of a wrong type")
+    if any(Path(name).name != name for name in header["files"]):
+        raise ModelFormatError(f"{folder / _HEADER}: files must lie in the model's folder")
+    return header
+
+
+def _model_class(kind: str, folder: Path) -> type[Model]:
+    if kind in _CORE_KINDS:
+        return _CORE_KINDS[kind]
+    points = {point.name: point for point in entry_points(group="rankplug.models")}
+    if kind not in points:
+        raise ModelFormatError(
+            f"{folder}: no installed package reads models of kind {kind!r}"
+            f"{nearest(kind, {*_CORE_KINDS, *points})}"
+        )
+    try:
+        model_class = points[kind].load()
+    except Exception as error:
+        raise ModelFormatError(
+            f"{folder}: {points[kind].value}, which reads models of kind {kind!r}, cannot be "
+            f"imported: {type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(model_class, type) and issubclass(model_class, Model)):
+        raise ModelFormatError(f"{points[kind].value}, named for kind {kind!r}, is not a Model")
+    return model_class
+
+
+def _load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in names}
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ModelFormatError(f"{file} cannot be read: {error}") from None
+
+
+def _coefficients(coef: Any, n_dimensions: int) -> NDArray[np.float64]:
+    array = np.array(coef, dtype=np.float64, order="C")
+    if array.ndim != n_dimensions or not np.isfinite(array).all():
+        raise DataError(f"coef must be {n_dimensions}-dimensional and finite")
+    return array
+
+
+def _labels(labels: Any, n_labels: int) -> NDArray[Any]:
+    array = np.arange(n_labels) if labels is None else np.asarray(labels)
+    if array.dtype == object and len({type(label) for label in array.flat}) == 1:
+        array = np.array(array.tolist())
+    if array.dtype.kind not in "iufbU":
+        raise DataError("labels must be all integers, all floats, all booleans or all strings")
+    if array.shape != (n_labels,):
+        raise DataError(f"{n_labels} rows of coef but labels of shape {array.shape}")
+    return array
+
+
+def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if len(names) != n_features:
+        raise DataError(f"{len(names)} feature names for {n_features} features")
+    return tuple(str(name) for name in names)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

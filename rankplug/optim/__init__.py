@@ -1,0 +1,1 @@
+"""Optimisers that know nothing of ranking."""

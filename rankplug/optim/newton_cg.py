@@ -1,0 +1,195 @@
+"""Line-search Newton-CG for an L2-regularised loss of linear scores.
+
+    minimise  f(w) = 1/2 w.w + C loss(X w)
+
+for a convex loss with a (generalised) Hessian. The method knows the loss only through
+`LinearLoss`, whose scores ``X w`` follow the iterates: a Hessian product also yields ``X v``,
+the scores of the Newton direction are gathered from those, and a line search therefore never
+reads X.
+
+References
+----------
+.. [1] Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression",
+   JMLR 9 (2008); Lee and Lin, "Large-scale linear rankSVM", Neural Computation 26 (2014),
+   equation (4.4), for the stopping rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "Report", "newton_cg"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Operator: TypeAlias = Callable[[Vector], Vector]
+Report: TypeAlias = Callable[..., bool]
+"""Called as ``report(n_iter, objective=..., ...)`` after each iteration; False stops."""
+
+_SUFFICIENT_DECREASE = 0.01
+_CG_TOLERANCE = 0.1
+_MAX_CG_PRODUCTS = 1000
+_MAX_HALVINGS = 40
+_ROUNDING = 1e-14
+
+
+class LinearLoss(Protocol):
+    """A loss of the scores X w of the current point, which only moves when told to."""
+
+    n_passes: float
+
+    def move_to(self, w: Vector | None) -> float:
+        """Go to `w` (0 for None) and return the loss there."""
+
+    def gradient(self) -> Vector:
+        """Gradient of the loss by the weights at the current point."""
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """Hessian of the loss at the current point times `v`; ``X v`` is remembered."""
+
+    def start_direction(self) -> None:
+        """Forget the direction gathered so far."""
+
+    def extend_direction(self, step: float) -> None:
+        """Add `step` times the ``v`` of the last Hessian product to the direction."""
+
+    def loss_along(self, step: float) -> float:
+        """Loss after `step` times the direction; no pass over X."""
+
+    def accept(self) -> None:
+        """Make the step last tried the current point."""
+
+
+class Preconditioner(Protocol):
+    """An approximate inverse of the Hessian of f."""
+
+    def at(self, C: float) -> Operator:
+        """The approximate inverse at the loss's current point."""
+
+    def observe(self, n_products: int) -> None:
+        """Be told how many Hessian products a direction took."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Weights, with the loss and its gradient there."""
+
+    w: Vector
+    loss: float
+    loss_gradient: Vector
+
+    def objective(self, C: float) -> float:
+        """f at the point."""
+        return 0.5 * float(self.w @ self.w) + C * self.loss
+
+    def gradient(self, C: float) -> Vector:
+        """Gradient of f at the point."""
+        return self.w + C * self.loss_gradient
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Where a method ended.
+
+    `status` is "converged", "max_iter", or "stopped": `report` said so, or rounding errors
+    leave no step that decreases f.
+    """
+
+    point: Point
+    n_iter: int
+    status: Literal["converged", "max_iter", "stopped"]
+
+
+def newton_cg(
+    loss: LinearLoss,
+    C: float,
+    start: Point,
+    *,
+    gradient_tol: float,
+    max_iter: int,
+    preconditioner: Preconditioner,
+    report: Report,
+) -> Minimum:
+    """Minimise f from a point where the loss stands already.
+
+    Parameters
+    ----------
+    loss : LinearLoss
+        At `start`; it ends at the point returned.
+    C : float
+    start : Point
+    gradient_tol : float
+        Stop when the norm of the gradient of f is at most this.
+    max_iter : int
+    preconditioner : Preconditioner
+    report : callable
+    """
+    point = start
+    for n_iter in range(max_iter + 1):
+        value, gradient = point.objective(C), point.gradient(C)
+        norm = float(np.linalg.norm(gradient))
+        going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
+        if norm <= gradient_tol:
+            return Minimum(point, n_iter, "converged")
+        if not going:
+            return Minimum(point, n_iter, "stopped")
+        if n_iter == max_iter:
+            break
+        direction = _newton_direction(loss, C, gradient, preconditioner)
+        step = _line_search(loss, C, point.w, value, gradient, direction)
+        if step is None:
+            return Minimum(point, n_iter, "stopped")
+        length, loss_value = step
+        loss.accept()
+        point = Point(point.w + length * direction, loss_value, loss.gradient())
+    return Minimum(point, max_iter, "max_iter")
+
+
+def _newton_direction(
+    loss: LinearLoss, C: float, gradient: Vector, preconditioner: Preconditioner
+) -> Vector:
+    """Conjugate gradients on ``(I + C H) p = -gradient``, to a tenth of the residual's norm."""
+    precondition = preconditioner.at(C)
+    p = np.zeros_like(gradient)
+    residual = -gradient
+    preconditioned = precondition(residual)
+    search = preconditioned.copy()
+    square = float(residual @ preconditioned)
+    enough = _CG_TOLERANCE**2 * square
+    loss.start_direction()
+    n_products = 0
+    for n_products in range(1, _MAX_CG_PRODUCTS + 1):  # noqa: B007
+        product = search + C * loss.hessian_product(search)
+        step = square / float(search @ product)
+        p += step * search
+        loss.extend_direction(step)
+        residual -= step * product
+        preconditioned = precondition(residual)
+        before, square = square, float(residual @ preconditioned)
+        if square <= enough:
+            break
+        search = preconditioned + (square / before) * search
+    preconditioner.observe(n_products)
+    return p
+
+
+def _line_search(
+    loss: LinearLoss, C: float, w: Vector, value: float, gradient: Vector, direction: Vector
+) -> tuple[float, float] | None:
+    """The first of the steps 1, 1/2, 1/4, ... that decreases f enough, and the loss there."""
+    slope = float(gradient @ direction)
+    w_w, w_p, p_p = float(w @ w), float(w @ direction), float(direction @ direction)
+    # Close to the minimum the decrease drowns in the rounding errors of f.
+    slack = _ROUNDING * abs(value)
+    step = 1.0
+    for _ in range(_MAX_HALVINGS):
+        tried = loss.loss_along(step)
+        regulariser = 0.5 * (w_w + 2.0 * step * w_p + step * step * p_p)
+        if regulariser + C * tried <= value + _SUFFICIENT_DECREASE * step * slope + slack:
+            return step, tried
+        step *= 0.5
+    return None

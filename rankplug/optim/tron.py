@@ -1,0 +1,118 @@
+"""Trust-region Newton (TRON) for the same problem as `rankplug.optim.newton_cg`.
+
+The constants and the update of the radius are those of the rankSVM paper and of LIBLINEAR;
+the direction comes from Steihaug's conjugate gradients, which stop at the boundary.
+
+References
+----------
+.. [1] Lin and More, "Newton's method for large bound-constrained optimization problems",
+   SIAM J. Optimization 9 (1999); Lee and Lin, Neural Computation 26 (2014), section 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankplug.optim.newton_cg import LinearLoss, Minimum, Point, Report, Vector
+
+__all__ = ["tron"]
+
+_ETA = (1e-4, 0.25, 0.75)
+_SIGMA = (0.25, 0.5, 4.0)
+_CG_TOLERANCE = 0.1
+_MAX_CG_PRODUCTS = 1000
+_ROUNDING = 1e-12
+
+
+def tron(
+    loss: LinearLoss,
+    C: float,
+    start: Point,
+    *,
+    gradient_tol: float,
+    max_iter: int,
+    report: Report,
+) -> Minimum:
+    """Minimise ``1/2 w.w + C loss(X w)``; parameters as for `newton_cg`."""
+    point = start
+    radius = float(np.linalg.norm(point.gradient(C)))
+    for n_iter in range(max_iter + 1):
+        value, gradient = point.objective(C), point.gradient(C)
+        norm = float(np.linalg.norm(gradient))
+        going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
+        if norm <= gradient_tol:
+            return Minimum(point, n_iter, "converged")
+        if not going:
+            return Minimum(point, n_iter, "stopped")
+        if n_iter == max_iter:
+            break
+        step, residual = _steihaug(loss, C, gradient, radius)
+        length = float(np.linalg.norm(step))
+        w, loss_value = point.w + step, loss.loss_along(1.0)
+        actual = 0.5 * float(w @ w) + C * loss_value - value
+        slope = float(gradient @ step)
+        predicted = 0.5 * (slope - float(step @ residual))
+        if n_iter == 0:
+            radius = min(radius, length)
+        radius = _new_radius(radius, length, slope, actual, predicted)
+        # Close to the minimum the decrease drowns in the rounding errors of f.
+        if actual < _ETA[0] * predicted or abs(actual) <= _ROUNDING * abs(value):
+            loss.accept()
+            point = Point(w, loss_value, loss.gradient())
+        elif radius <= _ROUNDING * float(np.linalg.norm(point.w)):
+            return Minimum(point, n_iter, "stopped")
+    return Minimum(point, max_iter, "max_iter")
+
+
+def _new_radius(
+    radius: float, length: float, slope: float, actual: float, predicted: float
+) -> float:
+    """Shrink, keep or grow the region by how well the quadratic model predicted the decrease.
+
+    `alpha` minimises the parabola through both values and the slope (LIBLINEAR's rule).
+    """
+    curvature = actual - slope
+    alpha = _SIGMA[2] if curvature <= 0 else max(_SIGMA[0], -0.5 * slope / curvature)
+    if actual > _ETA[0] * predicted:
+        return min(max(alpha, _SIGMA[0]) * length, _SIGMA[1] * radius)
+    if actual > _ETA[1] * predicted:
+        return max(_SIGMA[0] * radius, min(alpha * length, _SIGMA[1] * radius))
+    if actual > _ETA[2] * predicted:
+        return max(_SIGMA[0] * radius, min(alpha * length, _SIGMA[2] * radius))
+    return max(radius, min(alpha * length, _SIGMA[2] * radius))
+
+
+def _steihaug(
+    loss: LinearLoss, C: float, gradient: Vector, radius: float
+) -> tuple[Vector, Vector]:
+    """Conjugate gradients within a ball: the step and its residual ``-gradient - H step``."""
+    step = np.zeros_like(gradient)
+    residual = -gradient
+    search = residual.copy()
+    square = float(residual @ residual)
+    enough = _CG_TOLERANCE**2 * square
+    loss.start_direction()
+    for _ in range(_MAX_CG_PRODUCTS):
+        product = search + C * loss.hessian_product(search)
+        alpha = square / float(search @ product)
+        if np.linalg.norm(step + alpha * search) > radius:
+            alpha = _to_boundary(step, search, radius)
+            square = 0.0
+        step += alpha * search
+        loss.extend_direction(alpha)
+        residual -= alpha * product
+        if square == 0.0:
+            break
+        before, square = square, float(residual @ residual)
+        if square <= enough:
+            break
+        search = residual + (square / before) * search
+    return step, residual
+
+
+def _to_boundary(step: Vector, search: Vector, radius: float) -> float:
+    """The positive t with ``|step + t search| = radius``."""
+    a, b = float(search @ search), float(step @ search)
+    room = radius * radius - float(step @ step)
+    root = float(np.sqrt(b * b + a * room))
+    return room / (b + root) if b >= 0 else (root - b) / a

@@ -1,0 +1,337 @@
+"""What every solver is: a checked, timed call from data to a model."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.models import Model
+from rankplug.parameters import Optional, Parameter, Real, check_parameters
+
+__all__ = [
+    "Callback",
+    "Data",
+    "Monitor",
+    "Progress",
+    "Solver",
+    "SolverResult",
+    "SolverTags",
+    "Status",
+    "Task",
+    "path",
+]
+
+Data: TypeAlias = RankingData | LabelRankingData
+Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
+Task: TypeAlias = Literal["query-document", "label-ranking"]
+
+
+@dataclass(frozen=True)
+class SolverTags:
+    """What a solver can do.
+
+    Attributes
+    ----------
+    tasks : tuple of "query-document" and "label-ranking"
+    problem : str
+        The problem it solves, in one line.
+    reference : str
+        Where the method comes from.
+    exact : bool
+        Finds the minimum of a stated convex problem: the order of the rows, rows without a
+        preference and queries of weight zero change nothing.
+    sparse : bool
+        Takes sparse features.
+    duality_gap : bool
+        Its results carry a certified duality gap.
+    warm_start : bool
+        `Solver.solve` can start from an earlier result or model.
+    kernel : bool
+        Can use kernel functions.
+    validation : bool
+        Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
+    requires : tuple of str
+        Modules it needs beyond rankplug's own dependencies.
+    """
+
+    tasks: tuple[Task, ...]
+    problem: str
+    reference: str
+    exact: bool = True
+    sparse: bool = True
+    duality_gap: bool = False
+    warm_start: bool = False
+    kernel: bool = False
+    validation: bool = False
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each iteration.
+
+    `values` are the numbers of that iteration (``objective``, ``gradient_norm``, ...),
+    the same that go into the history.
+    """
+
+    n_iter: int
+    seconds: float
+    values: Mapping[str, float]
+
+
+Callback: TypeAlias = Callable[[Progress], bool | None]
+"""Called after each iteration; a true return value stops the solver."""
+
+
+@dataclass(frozen=True)
+class SolverResult:
+    """What a solver found, and how.
+
+    Attributes
+    ----------
+    model : Model
+    status : "converged", "max_iter", "time_limit" or "stopped"
+        "stopped": by the callback, or because rounding errors allow no further progress.
+    objective : float or None
+        Value of the solver's problem at the model; None where there is no stated problem.
+    duality_gap : float or None
+        Certified difference between the objective and a lower bound of its minimum, in the
+        objective's own units.
+    n_iter : int
+        Outer iterations.
+    n_passes : float
+        Full passes over the features; a fused Hessian-vector product is one.
+    history : tuple of dict
+        One row an iteration: ``n_iter``, ``seconds`` and the solver's own numbers.
+    seconds : float
+        Wall time of the whole call.
+    """
+
+    model: Model
+    status: Status
+    objective: float | None
+    duality_gap: float | None
+    n_iter: int
+    n_passes: float
+    history: tuple[dict[str, float], ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass
+class Monitor:
+    """Keeps the history and says when to stop: the callback's wish or the time limit."""
+
+    callback: Callback | None = None
+    time_limit: float | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    interruption: Literal["time_limit", "stopped"] | None = None
+
+    def report(self, n_iter: int, **values: float) -> bool:
+        """Record an iteration; False if the solver should stop now."""
+        seconds = time.perf_counter() - self.started
+        self.history.append({"n_iter": n_iter, "seconds": seconds, **values})
+        if self.callback is not None and self.callback(Progress(n_iter, seconds, values)):
+            self.interruption = "stopped"
+        elif self.time_limit is not None and seconds >= self.time_limit:
+            self.interruption = "time_limit"
+        return self.interruption is None
+
+
+class Solver(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base class of solvers.
+
+    A subclass names itself and its `tags`, takes its parameters as keyword arguments of
+    ``__init__`` (stored unchanged, as in scikit-learn), says in `parameters` what they may
+    be, and computes in `_solve`.
+    """
+
+    name: ClassVar[str]
+    tags: ClassVar[SolverTags]
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+
+    def solve(
+        self,
+        data: Data,
+        *,
+        valid: Data | None = None,
+        init: SolverResult | Model | None = None,
+        callback: Callback | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        time_limit: float | None = None,
+    ) -> SolverResult:
+        """Train on `data`.
+
+        Parameters
+        ----------
+        data : RankingData or LabelRankingData
+        valid : RankingData or LabelRankingData, optional
+            Validation data with the features of `data`. Solvers tagged `validation` stop
+            early by them; the others need none and leave them aside.
+        init : SolverResult or Model, optional
+            Where to start, for solvers tagged `warm_start`.
+        callback : callable, optional
+            Called with a `Progress` after each iteration; a true return value stops.
+        random_state : int, Generator, RandomState or None
+        time_limit : float, optional
+            Seconds after which to stop with what was reached (checked after each iteration).
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has a value it cannot have.
+        DataError
+            If the solver cannot take such data or there is no preference pair in them.
+        """
+        self.check(data)
+        _check_validation(data, valid)
+        model = _initial_model(self, data, init)
+        check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
+        monitor = Monitor(callback, time_limit)
+        validation = {"valid": valid} if self.tags.validation else {}
+        result = self._solve(data, model, monitor, as_generator(random_state), **validation)
+        return self._finish(result, monitor, data)
+
+    def check(self, data: Data) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
+        if not isinstance(data, RankingData | LabelRankingData):
+            raise DataError(
+                f"{self.name} needs RankingData or LabelRankingData, not {type(data).__name__}: "
+                "make them with RankingData.from_arrays(X, y, qid)"
+            )
+        task: Task = "query-document" if isinstance(data, RankingData) else "label-ranking"
+        if task not in self.tags.tasks:
+            raise DataError(f"{self.name} solves {', '.join(self.tags.tasks)}, not {task}")
+        if sparse.issparse(data.X) and not self.tags.sparse:
+            raise DataError(f"{self.name} takes dense features only: pass X.toarray()")
+        data.require_pairs()
+
+    @abstractmethod
+    def _solve(
+        self,
+        data: Data,
+        init: Model | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+    ) -> SolverResult:
+        """Compute; parameters and data are valid, `monitor` is told of every iteration.
+
+        A solver tagged `validation` declares one argument more, ``valid: Data | None = None``.
+        """
+
+    def _solve_path(self, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
+        """Solve for each C in turn, from the solution of the one before where possible."""
+        results: list[SolverResult] = []
+        for C in Cs:
+            solver = clone(self).set_params(C=C)
+            init = results[-1] if results and self.tags.warm_start else None
+            results.append(solver.solve(data, init=init))
+        return results
+
+    def _finish(self, result: SolverResult, monitor: Monitor, data: Data) -> SolverResult:
+        """Add time, history and names; warn when the solver did not converge."""
+        if result.status == "max_iter":
+            reached = {"objective": result.objective, "duality gap": result.duality_gap}
+            values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
+            warnings.warn(
+                f"{self.name} stopped after {result.n_iter} iterations before reaching its "
+                f"tolerance{f' ({values})' if values else ''}: raise max_iter or tol, scale the "
+                "features, or regularise more",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        result.model.feature_names = data.feature_names
+        seconds = time.perf_counter() - monitor.started
+        return replace(result, history=tuple(monitor.history), seconds=seconds)
+
+
+def path(solver: Solver, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
+    """Solve for each value of `C`, in the given order, reusing what can be reused.
+
+    Ascending values are the cheapest: a solver tagged `warm_start` begins each problem at the
+    solution of the one before. Stopping is relative to the same measure as without a path.
+
+    Parameters
+    ----------
+    solver : Solver
+        With a parameter `C`; its own value is ignored.
+    data : RankingData or LabelRankingData
+    Cs : sequence of float > 0
+
+    Returns
+    -------
+    list of SolverResult
+        One for each value, in the same order.
+    """
+    if "C" not in solver.get_params(deep=False):
+        raise ParameterError(f"{solver.name} has no parameter C, so it has no C path")
+    values = list(Cs)
+    if not values:
+        raise ParameterError("Cs is empty: name at least one value of C")
+    for C in values:
+        clone(solver).set_params(C=C).check(data)
+    return solver._solve_path(data, values)
+
+
+def as_generator(
+    random_state: int | np.random.Generator | np.random.RandomState | None,
+) -> np.random.Generator:
+    """A NumPy generator from what scikit-learn calls a random state."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"random_state={random_state!r} must be None, an integer >= 0 or a NumPy generator"
+        ) from None
+
+
+def _check_validation(data: Data, valid: Data | None) -> None:
+    if valid is None:
+        return
+    if type(valid) is not type(data):
+        raise DataError(
+            f"the validation data are {type(valid).__name__}, the training data "
+            f"{type(data).__name__}: they must be of one kind"
+        )
+    if valid.n_features != data.n_features:
+        raise DataError(
+            f"the validation data have {valid.n_features} features, the training data "
+            f"{data.n_features}"
+        )
+
+
+def _initial_model(solver: Solver, data: Data, init: SolverResult | Model | None) -> Model | None:
+    if init is None:
+        return None
+    if not solver.tags.warm_start:
+        raise ParameterError(f"{solver.name} cannot start from an earlier result: leave out init")
+    model = init.model if isinstance(init, SolverResult) else init
+    if not isinstance(model, Model):
+        raise ParameterError(f"init must be a SolverResult or a Model, not {type(init).__name__}")
+    if model.n_features != data.n_features:
+        raise ParameterError(
+            f"init has {model.n_features} features but the data have {data.n_features}"
+        )
+    n_labels = data.n_labels if isinstance(data, LabelRankingData) else None
+    if model.n_labels != n_labels:
+        raise ParameterError(
+            f"init scores {_scored(model.n_labels)} but the data ask for {_scored(n_labels)}"
+        )
+    return model
+
+
+def _scored(n_labels: int | None) -> str:
+    return "rows" if n_labels is None else f"{n_labels} labels"
