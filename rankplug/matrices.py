@@ -25,8 +25,8 @@ class RowMatrix(Protocol):
 
     n_rows: int
     n_columns: int
-    passes_per_product: int
-    has_gram: bool
+    passes_per_product: int  # reads of X that `laplacian` takes
+    has_gram: bool  # whether `laplacian_gram` is offered
 
     def dot(self, v: Vector, out: Vector) -> None:
         """Write ``X v`` to `out`."""
@@ -93,49 +93,47 @@ class DenseRows:
 
 
 class SparseRows:
-    """Compressed rows, with a copy in compressed columns so that no product scatters."""
+    """Compressed rows.
 
-    passes_per_product = 2
+    ``X' u`` scatters, which costs no more than to gather from a transposed copy, and saves
+    making one.
+    """
+
+    passes_per_product = 1
     has_gram = True
 
     def __init__(self, X: sparse.csr_array) -> None:
-        self.rows = X
-        self.columns = X.tocsc()
+        self.X = X
+        self._arrays = (X.indptr, X.indices, X.data)
         self.n_rows, self.n_columns = X.shape
 
     def dot(self, v: Vector, out: Vector) -> None:
         """Write ``X v`` to `out`."""
-        passes.sparse_dot(self.rows.indptr, self.rows.indices, self.rows.data, v, out)
+        passes.sparse_dot(*self._arrays, v, out)
 
     def transposed_dot(self, u: Vector) -> Vector:
         """``X' u``."""
-        g = np.empty(self.n_columns)
-        passes.sparse_dot(self.columns.indptr, self.columns.indices, self.columns.data, u, g)
+        g = np.zeros(self.n_columns)
+        passes.sparse_transposed_dot(*self._arrays, u, g)
         return g
 
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
-        """``X' L X v``."""
-        self.dot(v, product)
-        pairs.laplacian(product, scratch)
-        return self.transposed_dot(scratch)
+        """``X' L X v``, reading small queries once."""
+        g = np.zeros(self.n_columns)
+        passes.sparse_laplacian(*self._arrays, pairs, v, product, scratch, g)
+        return g
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         """See `RowMatrix.laplacian_diagonal`."""
-        diagonal = np.zeros(self.n_columns)
-        sizes = np.diff(query_ptr)
-        query = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        totals = np.bincount(query, weights=count, minlength=len(sizes))
-        columns = self.columns
-        passes.sparse_moments(
-            columns.indptr, columns.indices, columns.data, query, count, totals, diagonal
-        )
+        diagonal, scratch = np.zeros((2, self.n_columns))
+        passes.sparse_moments(*self._arrays, query_ptr, count, scratch, diagonal)
         return diagonal
 
     def laplacian_gram(
         self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
         """See `RowMatrix.laplacian_gram`."""
-        return _weighted_scatter(self.rows[rows].toarray().astype(np.float64), query, count)
+        return _weighted_scatter(self.X[rows].toarray().astype(np.float64), query, count)
 
 
 class KeslerRows:
@@ -177,8 +175,7 @@ class KeslerRows:
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         """Exact: two labels of an instance share no weight, so no pair has a cross term."""
-        squares = self.X.power(2) if sparse.issparse(self.X) else np.square(self.X)
-        return self._spread(count, squares)
+        return self._spread(count, self.X * self.X)
 
     def laplacian_gram(
         self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector

@@ -6,6 +6,9 @@ Pairwise problems sum over the pairs P of all queries: (i, j) with the same quer
 * ``"sum"``: the query's weight (1 if none is given);
 * ``"mean"``: that, divided by the number of all pairs;
 * ``"query-mean"``: that, divided by the number of the query's pairs and of queries with pairs.
+
+Numbers of pairs and queries count weights too, so that a query of weight 2 is one that occurs
+twice, whatever the reduction.
 """
 
 from __future__ import annotations
@@ -96,19 +99,17 @@ class SquaredHinge:
 
 def pair_weights(data: RankingData | LabelRankingData, reduction: Reduction) -> Vector:
     """``c_q``: what each pair of each query (or instance) counts, before C."""
-    if isinstance(data, RankingData):
-        counts = data.pair_counts if reduction != "sum" else np.zeros(data.n_queries)
-        weight = data.query_weight
-    else:
-        counts = data.pair_counts if reduction != "sum" else np.zeros(data.n_samples)
-        weight = None
-    own = np.ones(len(counts)) if weight is None else weight
+    weight = data.query_weight if isinstance(data, RankingData) else None
+    n_queries = data.n_queries if isinstance(data, RankingData) else data.n_samples
+    own = np.ones(n_queries) if weight is None else weight
     if reduction == "sum":
         return own
+    counts = data.pair_counts
     if reduction == "mean":
-        return own / counts.sum()
-    with_pairs = counts > 0
-    return np.where(with_pairs, own / (np.maximum(counts, 1) * with_pairs.sum()), 0.0)
+        mean: Vector = own / (own @ counts)
+        return mean
+    per_query: Vector = own / (np.maximum(counts, 1) * own[counts > 0].sum())
+    return np.where(counts > 0, per_query, 0.0)
 
 
 def squared_hinge_objective(

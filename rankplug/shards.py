@@ -175,7 +175,7 @@ def open_shards(
     Parameters
     ----------
     data : RankingData or LabelRankingData
-        Dense features are not copied; sparse ones get one copy in compressed columns.
+        Its features are not copied.
     query_weight : float64 array of shape (n_queries,) or (n_instances,)
         What each pair of a query counts.
     n_threads : int, optional
@@ -195,16 +195,20 @@ def open_shards(
 
 def _spans(data: RankingData | LabelRankingData) -> list[tuple[int, int]]:
     """Runs of queries (or instances) of about equally many elements of X."""
-    if sparse.issparse(data.X):
-        starts = np.asarray(data.X.indptr, dtype=np.int64)
-        most = data.X.nnz // (4 * data.n_features)
+    X: Any = data.X
+    if sparse.issparse(X):
+        starts = np.asarray(X.indptr, dtype=np.int64)
+        most = int(starts[-1]) // (4 * data.n_features)
     else:
         starts = np.arange(data.n_samples + 1, dtype=np.int64) * data.n_features
         most = _MAX_SHARDS
     if isinstance(data, RankingData):
-        starts = starts[data.query_ptr]
-    else:
-        starts = starts * data.n_labels
+        return _cut(starts[data.query_ptr], most)
+    return _cut(starts * data.n_labels, most)
+
+
+def _cut(starts: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """Spans of queries, given where the elements of each start."""
     n_shards = max(1, min(int(starts[-1]) // _SHARD_ELEMENTS, most, _MAX_SHARDS))
     cuts = np.searchsorted(starts, np.linspace(0, starts[-1], n_shards + 1)[1:-1])
     bounds = np.unique(np.concatenate(([0], cuts, [len(starts) - 1])))

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug.objectives import Reduction, SquaredHinge, pair_weights
 from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
@@ -135,7 +136,8 @@ class _Problem:
         self._counted_passes = 0.0
         self._preconditioner = make_preconditioner(solver.preconditioner, loss)
         self.move_to(None)
-        self._gradient_at_zero = float(np.linalg.norm(self._point.loss_gradient))
+        with np.errstate(over="ignore"):
+            self._gradient_at_zero = float(np.linalg.norm(self._point.loss_gradient))
 
     def move_to(self, w: Vector | None) -> None:
         """Start the next solution from `w` (0 for None)."""
@@ -145,20 +147,38 @@ class _Problem:
 
     def solve(self, C: float, monitor: Monitor) -> SolverResult:
         """Solve for this C."""
+        try:
+            with np.errstate(all="ignore"):
+                found = self._minimise(C, monitor)
+        except FloatingPointError:
+            raise DataError(
+                f"the features are too large for C={C:g}: numbers overflow; scale the features, "
+                "for example to mean 0 and standard deviation 1"
+            ) from None
+        self._point = found.point
+        return self._result(found, C, monitor)
+
+    def _minimise(self, C: float, monitor: Monitor) -> Minimum:
         loss, solver = self._loss, self._solver
         gradient_tol = solver.tol * C * self._gradient_at_zero
         if solver.method == "tron":
-            found = tron(
-                loss, C, self._point, gradient_tol=gradient_tol, max_iter=solver.max_iter,
+            return tron(
+                loss,
+                C,
+                self._point,
+                gradient_tol=gradient_tol,
+                max_iter=solver.max_iter,
                 report=monitor.report,
             )
-        else:
-            found = newton_cg(
-                loss, C, self._point, gradient_tol=gradient_tol, max_iter=solver.max_iter,
-                preconditioner=self._preconditioner, report=monitor.report,
-            )
-        self._point = found.point
-        return self._result(found, C, monitor)
+        return newton_cg(
+            loss,
+            C,
+            self._point,
+            gradient_tol=gradient_tol,
+            max_iter=solver.max_iter,
+            preconditioner=self._preconditioner,
+            report=monitor.report,
+        )
 
     def _result(self, found: Minimum, C: float, monitor: Monitor) -> SolverResult:
         status: Status = found.status
@@ -178,7 +198,10 @@ class _Problem:
 
 
 def _weights(model: Model) -> Vector:
-    return model.coef.ravel()
+    if not isinstance(model, LinearModel | LabelLinearModel):
+        raise ParameterError(f"tree-tron starts from linear models, not from kind {model.kind!r}")
+    weights: Vector = model.coef.ravel()
+    return weights
 
 
 def _model(w: Vector, data: Data) -> Model:

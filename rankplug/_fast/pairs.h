@@ -23,6 +23,7 @@
 #define RP_LANES 8                  /* prefix sums kept side by side */
 #define RP_FAN 16                   /* children of a tree node */
 #define RP_MAX_HEIGHT 8             /* 16^8 = 2^32 levels */
+#define RP_AHEAD 12                  /* rows between fetching a leaf and using it */
 #define RP_RUN 12                   /* rows sorted by insertion before merging */
 
 typedef struct {
@@ -211,6 +212,13 @@ RP_INLINE double rp_tree_before(const rp_tree *tree, const double *restrict sums
     return total;
 }
 
+/* The leaf of a random level is seldom in cache, and known long before it is needed. */
+RP_INLINE void rp_tree_fetch(const double *sums, int32_t level) {
+    const double *node = sums + (level & ~(RP_FAN - 1));
+    RP_PREFETCH(node);
+    RP_PREFETCH(node + RP_FAN / 2);
+}
+
 RP_INLINE void rp_above_tree(const rp_query *q, const double *restrict value,
                              double *restrict sums, double *restrict above) {
     rp_tree tree = rp_tree_layout(q->n_levels);
@@ -218,7 +226,10 @@ RP_INLINE void rp_above_tree(const rp_query *q, const double *restrict value,
     memset(sums, 0, (size_t)tree.size * sizeof *sums);
     /* Levels are turned round, so that "higher" becomes "before". */
     for (int32_t p = 0; p < n; p++) {
-        for (; t < q->end[p]; t++) rp_tree_add(&tree, sums, highest - q->sorted_level[t], value[t]);
+        for (; t < q->end[p]; t++) {
+            if (t + RP_AHEAD < n) rp_tree_fetch(sums, highest - q->sorted_level[t + RP_AHEAD]);
+            rp_tree_add(&tree, sums, highest - q->sorted_level[t], value[t]);
+        }
         above[p] = rp_tree_before(&tree, sums, highest - q->sorted_level[p]);
     }
 }
@@ -229,7 +240,10 @@ RP_INLINE void rp_below_tree(const rp_query *q, const double *restrict value,
     int32_t n = q->n_rows, t = n - 1;
     memset(sums, 0, (size_t)tree.size * sizeof *sums);
     for (int32_t p = n - 1; p >= 0; p--) {
-        for (; t >= q->begin[p]; t--) rp_tree_add(&tree, sums, q->sorted_level[t], value[t]);
+        for (; t >= q->begin[p]; t--) {
+            if (t >= RP_AHEAD) rp_tree_fetch(sums, q->sorted_level[t - RP_AHEAD]);
+            rp_tree_add(&tree, sums, q->sorted_level[t], value[t]);
+        }
         below[p] = rp_tree_before(&tree, sums, q->sorted_level[p]);
     }
 }

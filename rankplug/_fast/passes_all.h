@@ -29,6 +29,14 @@ RP_INLINE void rp_fetch_more(rp_fetch *fetch) {
     fetch->next = p;
 }
 
+/* out = L z for one query that has pairs; both arrays are the shard's. */
+RP_CLONES static void rp_laplacian_query(const rp_pairs *pairs, int64_t i, const double *z,
+                                         double *out) {
+    rp_query q = rp_query_at(pairs, i);
+    int64_t b = pairs->query_ptr[i];
+    rp_laplacian(&q, z + b, &pairs->space, out + b);
+}
+
 #define FLOAT double
 #define NAME(x) x##_f64
 #include "passes.h"

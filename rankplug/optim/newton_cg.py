@@ -16,6 +16,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
@@ -34,7 +35,8 @@ _SUFFICIENT_DECREASE = 0.01
 _CG_TOLERANCE = 0.1
 _MAX_CG_PRODUCTS = 1000
 _MAX_HALVINGS = 40
-_ROUNDING = 1e-14
+ROUNDING = 1e-14
+"""Relative changes of f below this say nothing."""
 
 
 class LinearLoss(Protocol):
@@ -83,7 +85,7 @@ class Point:
     loss_gradient: Vector
 
     def objective(self, C: float) -> float:
-        """f at the point."""
+        """Value of f at the point."""
         return 0.5 * float(self.w @ self.w) + C * self.loss
 
     def gradient(self, C: float) -> Vector:
@@ -127,15 +129,20 @@ def newton_cg(
     max_iter : int
     preconditioner : Preconditioner
     report : callable
+
+    Raises
+    ------
+    FloatingPointError
+        If numbers became too large for floating point.
     """
-    point = start
+    point, last = start, None
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
-        norm = float(np.linalg.norm(gradient))
+        norm = finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
         if norm <= gradient_tol:
             return Minimum(point, n_iter, "converged")
-        if not going:
+        if not going or stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
@@ -143,10 +150,23 @@ def newton_cg(
         step = _line_search(loss, C, point.w, value, gradient, direction)
         if step is None:
             return Minimum(point, n_iter, "stopped")
+        last = value, norm
         length, loss_value = step
         loss.accept()
         point = Point(point.w + length * direction, loss_value, loss.gradient())
     return Minimum(point, max_iter, "max_iter")
+
+
+def stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:
+    """Whether rounding errors rule: neither f nor the norm of its gradient went down."""
+    return last is not None and value >= last[0] * (1 - ROUNDING) and norm >= last[1]
+
+
+def finite(number: float) -> float:
+    """The number itself; `FloatingPointError` if it is infinite or NaN."""
+    if not math.isfinite(number):
+        raise FloatingPointError("a norm or curvature is too large for floating point")
+    return number
 
 
 def _newton_direction(
@@ -164,7 +184,7 @@ def _newton_direction(
     n_products = 0
     for n_products in range(1, _MAX_CG_PRODUCTS + 1):  # noqa: B007
         product = search + C * loss.hessian_product(search)
-        step = square / float(search @ product)
+        step = square / finite(float(search @ product))
         p += step * search
         loss.extend_direction(step)
         residual -= step * product
@@ -184,7 +204,7 @@ def _line_search(
     slope = float(gradient @ direction)
     w_w, w_p, p_p = float(w @ w), float(w @ direction), float(direction @ direction)
     # Close to the minimum the decrease drowns in the rounding errors of f.
-    slack = _ROUNDING * abs(value)
+    slack = ROUNDING * abs(value)
     step = 1.0
     for _ in range(_MAX_HALVINGS):
         tried = loss.loss_along(step)

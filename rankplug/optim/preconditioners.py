@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from rankplug.optim.newton_cg import LinearLoss, Operator
+from rankplug.exceptions import ParameterError
+from rankplug.optim.newton_cg import LinearLoss, Operator, finite
 
 __all__ = ["Cholesky", "Diagonal", "Identity", "PreconditionerName", "make_preconditioner"]
 
@@ -21,14 +22,19 @@ Vector: TypeAlias = NDArray[np.float64]
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "diagonal", "none"]
 
 _LARGEST_CHOLESKY = 2000
-_COARSE = 12
+_COARSE = 3
 
 
 class PreconditionedLoss(LinearLoss, Protocol):
     """A loss that can estimate its Hessian."""
 
-    n_columns: int
-    has_gram: bool
+    @property
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether `hessian_gram` can be asked for."""
 
     def hessian_diagonal(self) -> Vector:
         """Diagonal of the Hessian at the current point, or close to it."""
@@ -84,6 +90,7 @@ class Cholesky:
         """The approximate inverse for this C."""
         if self._gram is None:
             self._gram = self._loss.hessian_gram()
+            finite(float(np.trace(self._gram)))
             self._factor = None
         if self._factor is None or self._factor[0] != C:
             matrix = C * self._gram
@@ -101,7 +108,17 @@ class Cholesky:
 def make_preconditioner(
     name: PreconditionerName, loss: PreconditionedLoss
 ) -> Identity | Diagonal | Cholesky:
-    """A preconditioner by name; "auto" is "cholesky" up to 2,000 columns, else "diagonal"."""
+    """A preconditioner by name; "auto" is "cholesky" up to 2,000 columns, else "diagonal".
+
+    Raises
+    ------
+    ParameterError
+        If "cholesky" is asked of a loss that cannot estimate its whole Hessian.
+    """
+    if name == "cholesky" and not loss.has_gram:
+        raise ParameterError(
+            "preconditioner='cholesky' is not for label ranking: use 'diagonal' or 'auto'"
+        )
     if name == "none":
         return Identity()
     if name == "cholesky" or (

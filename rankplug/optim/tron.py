@@ -13,7 +13,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankplug.optim.newton_cg import LinearLoss, Minimum, Point, Report, Vector
+from rankplug.optim.newton_cg import (
+    ROUNDING,
+    LinearLoss,
+    Minimum,
+    Point,
+    Report,
+    Vector,
+    finite,
+    stalled,
+)
 
 __all__ = ["tron"]
 
@@ -21,7 +30,6 @@ _ETA = (1e-4, 0.25, 0.75)
 _SIGMA = (0.25, 0.5, 4.0)
 _CG_TOLERANCE = 0.1
 _MAX_CG_PRODUCTS = 1000
-_ROUNDING = 1e-12
 
 
 def tron(
@@ -34,33 +42,35 @@ def tron(
     report: Report,
 ) -> Minimum:
     """Minimise ``1/2 w.w + C loss(X w)``; parameters as for `newton_cg`."""
-    point = start
+    point, last = start, None
     radius = float(np.linalg.norm(point.gradient(C)))
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
-        norm = float(np.linalg.norm(gradient))
+        norm = finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
         if norm <= gradient_tol:
             return Minimum(point, n_iter, "converged")
-        if not going:
+        if not going or stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
         step, residual = _steihaug(loss, C, gradient, radius)
-        length = float(np.linalg.norm(step))
         w, loss_value = point.w + step, loss.loss_along(1.0)
         actual = 0.5 * float(w @ w) + C * loss_value - value
         slope = float(gradient @ step)
         predicted = 0.5 * (slope - float(step @ residual))
+        length = float(np.linalg.norm(step))
+        # Close to the minimum both decreases drown in the rounding errors of f.
+        negligible = max(abs(actual), abs(predicted)) <= ROUNDING * abs(value)
         if n_iter == 0:
             radius = min(radius, length)
-        radius = _new_radius(radius, length, slope, actual, predicted)
-        # Close to the minimum the decrease drowns in the rounding errors of f.
-        if actual < _ETA[0] * predicted or abs(actual) <= _ROUNDING * abs(value):
+        if not negligible:
+            radius = _new_radius(radius, length, slope, actual, predicted)
+        last = None
+        if negligible or actual < _ETA[0] * predicted:
+            last = value, norm
             loss.accept()
             point = Point(w, loss_value, loss.gradient())
-        elif radius <= _ROUNDING * float(np.linalg.norm(point.w)):
-            return Minimum(point, n_iter, "stopped")
     return Minimum(point, max_iter, "max_iter")
 
 
@@ -82,9 +92,7 @@ def _new_radius(
     return max(radius, min(alpha * length, _SIGMA[2] * radius))
 
 
-def _steihaug(
-    loss: LinearLoss, C: float, gradient: Vector, radius: float
-) -> tuple[Vector, Vector]:
+def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tuple[Vector, Vector]:
     """Conjugate gradients within a ball: the step and its residual ``-gradient - H step``."""
     step = np.zeros_like(gradient)
     residual = -gradient
@@ -94,7 +102,7 @@ def _steihaug(
     loss.start_direction()
     for _ in range(_MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)
-        alpha = square / float(search @ product)
+        alpha = square / finite(float(search @ product))
         if np.linalg.norm(step + alpha * search) > radius:
             alpha = _to_boundary(step, search, radius)
             square = 0.0

@@ -1,0 +1,26 @@
+import numpy as np
+from numpy.typing import NDArray
+
+class Queries:
+    n_rows: int
+    n_queries: int
+    def __init__(
+        self,
+        query_ptr: NDArray[np.int64],
+        relevance: NDArray[np.float64],
+        weight: NDArray[np.float64],
+    ) -> None: ...
+
+class ActivePairs:
+    queries: Queries
+    def __init__(self, queries: Queries) -> None: ...
+    def update(self, score: NDArray[np.float64], margin: float = 1.0) -> None: ...
+    def laplacian(self, z: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def squared_hinge(
+        self, score: NDArray[np.float64], coefficient: NDArray[np.float64]
+    ) -> float: ...
+    def hinge(self, score: NDArray[np.float64], coefficient: NDArray[np.float64]) -> float: ...
+    @property
+    def count(self) -> NDArray[np.float64]: ...
+    @property
+    def difference(self) -> NDArray[np.float64]: ...

@@ -1,0 +1,180 @@
+"""The compiled loops against sums over listed pairs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from rankplug._fast import passes
+from rankplug._fast.pairs import ActivePairs, Queries
+
+
+def listed_pairs(score, relevance, query_ptr, weight, margin):
+    """Laplacian, squared hinge and hinge, pair by pair."""
+    laplacian = np.zeros((len(score), len(score)))
+    squared = hinge = 0.0
+    for q, (b, e) in enumerate(itertools.pairwise(query_ptr)):
+        for i in range(b, e):
+            for j in range(b, e):
+                slack = margin - (score[i] - score[j])
+                if relevance[i] > relevance[j] and score[i] - score[j] < margin:
+                    edge = np.zeros(len(score))
+                    edge[i], edge[j] = 1, -1
+                    laplacian += weight[q] * np.outer(edge, edge)
+                    squared += weight[q] * slack**2
+                    hinge += weight[q] * slack
+    return laplacian, squared, hinge
+
+
+@st.composite
+def shards(draw):
+    """Queries of any size with few or many levels; scores with ties and exact margins."""
+    sizes = draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
+    n = sum(sizes)
+    n_levels = draw(st.sampled_from([1, 2, 5, 6, 9, 10, 17, 300]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    score = rng.normal(size=n) * draw(st.sampled_from([0.0, 0.1, 1.0, 30.0]))
+    if draw(st.booleans()):
+        score = np.round(score * 2) / 2
+    relevance = rng.integers(0, n_levels, size=n) * 0.37 - 1.0
+    query_ptr = np.concatenate(([0], np.cumsum(sizes)))
+    return score, relevance, query_ptr, rng.random(len(sizes)), draw(st.sampled_from([1.0, 0.25]))
+
+
+@given(shards())
+def test_active_pairs_equal_listed_pairs(shard):
+    score, relevance, query_ptr, weight, margin = shard
+    pairs = ActivePairs(Queries(query_ptr, relevance, weight))
+    laplacian, squared, hinge = listed_pairs(score, relevance, query_ptr, weight, margin)
+    if len(score) == 0:
+        return
+    # A first update elsewhere: nothing of it may remain.
+    pairs.update(np.cos(np.arange(len(score), dtype=float)), 0.5)
+    pairs.update(score, margin)
+    z = np.sin(np.arange(len(score)) + 0.5)
+    out = np.empty(len(score))
+    pairs.laplacian(z, out)
+    np.testing.assert_allclose(out, laplacian @ z, atol=1e-11)
+    assert pairs.squared_hinge(score, out) == pytest.approx(squared, abs=1e-9, rel=1e-9)
+    assert pairs.hinge(score, out) == pytest.approx(hinge, abs=1e-9, rel=1e-9)
+
+
+@given(shards())
+def test_coefficients_are_derivatives(shard):
+    score, relevance, query_ptr, weight, margin = shard
+    if len(score) == 0:
+        return
+    pairs = ActivePairs(Queries(query_ptr, relevance, weight))
+    pairs.update(score, margin)
+    half, first = np.empty((2, len(score)))
+    pairs.squared_hinge(score, half)
+    pairs.hinge(score, first)
+    slope = np.zeros(len(score)), np.zeros(len(score))
+    for q, (b, e) in enumerate(itertools.pairwise(query_ptr)):
+        for i in range(b, e):
+            for j in range(b, e):
+                slack = margin - (score[i] - score[j])
+                if relevance[i] > relevance[j] and score[i] - score[j] < margin:
+                    for k, change in ((0, weight[q] * slack), (1, weight[q])):
+                        slope[k][i] -= change
+                        slope[k][j] += change
+    np.testing.assert_allclose(half, slope[0], atol=1e-9)
+    np.testing.assert_allclose(first, slope[1], atol=1e-12)
+
+
+def test_counts_add_up_at_float_ties():
+    """0.1 * 3 - 0.1 * 2 and the like: what one row wins, another must lose."""
+    score = np.cumsum(np.full(40, 0.1)) * 10
+    relevance = np.arange(40.0)[::-1].copy()
+    pairs = ActivePairs(Queries(np.array([0, 40]), relevance, np.ones(1)))
+    pairs.update(score, 1.0)
+    assert pairs.difference.sum() == 0
+
+
+@pytest.mark.parametrize("n_levels", [2, 8, 200, 5000])
+def test_large_query_against_full_counts(n_levels):
+    """With every pair active, counts and sums have a closed form."""
+    rng = np.random.default_rng(0)
+    n = 5000
+    relevance = rng.integers(0, n_levels, size=n).astype(float)
+    pairs = ActivePairs(Queries(np.array([0, n]), relevance, np.ones(1)))
+    pairs.update(rng.random(n) * 0.9)
+    _, level, size = np.unique(relevance, return_inverse=True, return_counts=True)
+    z = rng.normal(size=n)
+    by_level = np.bincount(level, weights=z)
+    out = np.empty(n)
+    pairs.laplacian(z, out)
+    np.testing.assert_array_equal(pairs.count, n - size[level])
+    np.testing.assert_allclose(out, (n - size[level]) * z - (z.sum() - by_level[level]), atol=1e-8)
+
+
+def test_a_shard_refuses_arrays_that_do_not_fit():
+    with pytest.raises(ValueError, match="do not fit"):
+        Queries(np.array([0, 3]), np.zeros(4), np.ones(1))
+
+
+@pytest.fixture(params=["float64", "float32"])
+def dense(request):
+    return np.random.default_rng(1).normal(size=(37, 11)).astype(request.param)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 15, 16, 17, 64, 65])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_dense_products(columns, dtype):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(9, columns)).astype(dtype)
+    v, u = rng.normal(size=columns), rng.normal(size=9)
+    z, g = np.empty(9), np.empty(columns)
+    passes.dense_dot(X, v, z)
+    passes.dense_transposed_dot(X, u, g)
+    np.testing.assert_allclose(z, X.astype(float) @ v, atol=1e-12)
+    np.testing.assert_allclose(g, X.T.astype(float) @ u, atol=1e-12)
+
+
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_sparse_and_fused_products(dense, index):
+    dense[np.abs(dense) < 0.8] = 0
+    X = sparse.csr_array(dense)
+    arrays = (X.indptr.astype(index), X.indices.astype(index), X.data)
+    rng = np.random.default_rng(3)
+    query_ptr = np.array([0, 5, 5, 6, 20, 37])
+    relevance = rng.integers(0, 3, size=37).astype(float)
+    pairs = ActivePairs(Queries(query_ptr, relevance, rng.random(5)))
+    pairs.update(rng.normal(size=37))
+    v = rng.normal(size=11)
+    z, u, sz, su = np.empty((4, 37))
+    g, sg = np.zeros((2, 11))
+    passes.dense_laplacian(dense, pairs, v, z, u, g)
+    passes.sparse_laplacian(*arrays, pairs, v, sz, su, sg)
+    expected_z = dense.astype(float) @ v
+    pairs.laplacian(expected_z, u)
+    np.testing.assert_allclose(z, expected_z, atol=1e-12)
+    np.testing.assert_allclose(sz, expected_z, atol=1e-12)
+    np.testing.assert_allclose(g, dense.T.astype(float) @ u, atol=1e-10)
+    np.testing.assert_allclose(sg, g, atol=1e-10)
+
+
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_moments(dense, index):
+    dense[np.abs(dense) < 0.8] = 0
+    X = sparse.csr_array(dense)
+    c = np.abs(np.sin(np.arange(37)))
+    c[5:8] = 0
+    query_ptr = np.array([0, 5, 8, 8, 37])
+    expected = np.zeros(11)
+    for b, e in itertools.pairwise(query_ptr):
+        rows, weight = dense[b:e].astype(float), c[b:e]
+        if weight.sum() > 0:
+            mean = weight @ rows / weight.sum()
+            expected += weight @ (rows - mean) ** 2
+    first, out, sparse_out = np.zeros((3, 11))
+    passes.dense_moments(dense, query_ptr, c, first, out)
+    np.testing.assert_allclose(out, expected, atol=1e-10)
+    first[:] = 0
+    arrays = (X.indptr.astype(index), X.indices.astype(index), X.data)
+    passes.sparse_moments(*arrays, query_ptr, c, first, sparse_out)
+    np.testing.assert_allclose(sparse_out, expected, atol=1e-10)
+    assert not first.any()
