@@ -1,0 +1,65 @@
+"""How good a ranking is: values per query first, means second.
+
+>>> y = [2, 0, 1, 0, 1]
+>>> scores = [0.9, 0.8, 0.3, 0.2, 0.7]
+>>> qid = ["a", "a", "a", "b", "b"]
+>>> per_query(y, scores, qid, "mrr")
+{'mrr': array([1., 1.])}
+>>> means = evaluate(y, scores, qid, ["ndcg@10", "pairwise_accuracy"])
+>>> {name: round(value, 4) for name, value in means.items()}
+{'ndcg@10': 0.982, 'pairwise_accuracy': 0.75}
+
+A metric is a name, with its options in brackets where they are not the defaults
+(``"ndcg@10[gain=linear,empty=0]"``), or an object (``Ndcg(10, gain="linear", empty=0)``);
+`parse_metric` turns one into the other, ``str`` the other into the one.
+
+=====================  =============================================================
+``ndcg``, ``ndcg@k``   `Ndcg`: normalised discounted cumulative gain
+``mean_ndcg``          `MeanNdcg`: LETOR's mean of ndcg@k over all cutoffs
+``map``                `AveragePrecision`
+``mrr``, ``mrr@k``     `ReciprocalRank`
+``precision@k``        `Precision`
+``err``, ``err@k``     `ExpectedReciprocalRank`
+``auc``                `Auc`: area under the ROC curve of a query
+``pos@top``            `PosAtTop`: share of positives above every negative
+``pairwise_accuracy``  `PairwiseAccuracy`: over all pairs of all queries
+``kendall_tau``        `KendallTau`
+``top1_error``         `TopOneError`
+=====================  =============================================================
+
+Two choices are the same everywhere. **Ties**: an order within tied scores is never a
+merit, so a metric takes its expected value over random orders of the tied rows, except
+``err``, where that is expensive, and ``pos@top``, whose definition is strict: they take
+the worst order. **Empty queries**: where a metric is undefined for a query (no relevant
+document, or no pair to compare), ``empty`` says what it counts: ``"skip"`` (NaN, left out
+of the mean), 0 or 1.
+"""
+
+from rankplug.metrics.base import Metric
+from rankplug.metrics.binary import Auc, AveragePrecision, PosAtTop, Precision
+from rankplug.metrics.cascade import ExpectedReciprocalRank, ReciprocalRank
+from rankplug.metrics.evaluation import evaluate, evaluate_labels, per_instance, per_query
+from rankplug.metrics.gain import MeanNdcg, Ndcg
+from rankplug.metrics.names import METRICS, parse_metric
+from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
+
+__all__ = [
+    "METRICS",
+    "Auc",
+    "AveragePrecision",
+    "ExpectedReciprocalRank",
+    "KendallTau",
+    "MeanNdcg",
+    "Metric",
+    "Ndcg",
+    "PairwiseAccuracy",
+    "PosAtTop",
+    "Precision",
+    "ReciprocalRank",
+    "TopOneError",
+    "evaluate",
+    "evaluate_labels",
+    "parse_metric",
+    "per_instance",
+    "per_query",
+]

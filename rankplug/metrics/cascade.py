@@ -1,0 +1,135 @@
+"""Metrics of a user who reads from the top and stops at a document that satisfies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.exceptions import DataError
+from rankplug.metrics.base import Metric
+from rankplug.metrics.blocks import Block
+from rankplug.parameters import Choice, Integer, Optional, Real
+
+__all__ = ["ExpectedReciprocalRank", "ReciprocalRank"]
+
+
+@dataclass(frozen=True)
+class ReciprocalRank(Metric):
+    """1 / position of the first relevant document, 0 if it is beyond `k`; the mean is MRR.
+
+    With ties, the expected value over their random orders: among the m documents of the first
+    tied run that holds relevant ones (r of them), the user who has read j of them in vain stops
+    at the next one with probability r / (m - j) [2]_. Undefined if no document is relevant.
+
+    Parameters
+    ----------
+    k : int, optional
+        The cutoff; None looks at all documents.
+    threshold : float
+        Documents with ``relevance > threshold`` are relevant.
+    ties : {"expected", "order"}
+    empty : {"skip", 0, 1}
+
+    References
+    ----------
+    .. [1] Voorhees, The TREC-8 question answering track report, 1999.
+    .. [2] McSherry and Najork, Computing information retrieval performance measures efficiently
+       in the presence of tied scores, ECIR 2008.
+
+    Examples
+    --------
+    >>> from rankplug.metrics import evaluate
+    >>> evaluate([0, 1, 1], [0.3, 0.2, 0.1], None, "mrr")
+    {'mrr': 0.5}
+    """
+
+    name = "mrr"
+    parameters = {
+        **Metric.parameters,
+        "k": Optional(Integer(1)),
+        "threshold": Real(),
+        "ties": Choice(("expected", "order")),
+    }
+
+    k: int | None = None
+    threshold: float = field(default=0.0, kw_only=True)
+    ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
+
+    def _values(self, block: Block) -> NDArray[np.float64]:
+        relevant = (block.relevance > self.threshold).astype(np.float64)
+        runs = block.runs(self.ties)
+        unread = runs.lengths - runs.offsets
+        stop = np.minimum(runs.sum(relevant) / unread, 1.0)
+        return np.where(relevant.any(axis=1), _reciprocal_stop(stop, block, self.k), np.nan)
+
+
+@dataclass(frozen=True)
+class ExpectedReciprocalRank(Metric):
+    """Expected 1 / position of the document that satisfies the user [1]_.
+
+    ``ERR = sum_i 1/i R_i prod_{j < i} (1 - R_j)`` with ``R = (2^y - 1) / 2^max_grade``; at most
+    ``1 - 2^-max_grade`` by its first term, never 1. Undefined if all labels are 0.
+
+    Parameters
+    ----------
+    k : int, optional
+        The cutoff; None counts all documents.
+    max_grade : float
+        The highest grade of the scale, 4 as in [1]_ and TREC's gdeval. It is not read off the
+        data, or the value of a query would depend on the other queries. Labels outside
+        0..max_grade are refused.
+    ties : {"worst", "order"}
+        Documents of equal score: the least relevant first, or the order in which they were
+        given. (The expected value needs elementary symmetric polynomials of the tied R, in time
+        quadratic in the length of a tie.)
+    empty : {"skip", 0, 1}
+
+    References
+    ----------
+    .. [1] Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance,
+       CIKM 2009.
+
+    Examples
+    --------
+    >>> from rankplug.metrics import evaluate
+    >>> evaluate([1, 4], [0.2, 0.1], None, "err")  # 1/16 + 1/2 * 15/16 * 15/16
+    {'err': 0.501953125}
+    """
+
+    name = "err"
+    parameters = {
+        **Metric.parameters,
+        "k": Optional(Integer(1)),
+        "max_grade": Real(0, 1000, high_open=False),
+        "ties": Choice(("worst", "order")),
+    }
+
+    k: int | None = None
+    max_grade: float = field(default=4, kw_only=True)
+    ties: Literal["worst", "order"] = field(default="worst", kw_only=True)
+
+    def check(self, relevance: NDArray[np.float64]) -> None:
+        """Refuse labels that are not on the scale."""
+        low, high = relevance.min(), relevance.max()
+        if low < 0 or high > self.max_grade:
+            raise DataError(
+                f"{self}: relevance must lie in 0..{self.max_grade:g} but goes from {low:g} to "
+                f"{high:g}; name the highest grade of the scale, err[max_grade=...]"
+            )
+
+    def _values(self, block: Block) -> NDArray[np.float64]:
+        # Grades are not negative, so this only makes the padding satisfy nobody.
+        grade = np.maximum(block.relevance, 0.0)
+        stop = (np.exp2(block.runs(self.ties).ascending(grade)) - 1) / 2.0**self.max_grade
+        return np.where(grade.any(axis=1), _reciprocal_stop(stop, block, self.k), np.nan)
+
+
+def _reciprocal_stop(stop: NDArray[np.float64], block: Block, k: int | None) -> NDArray[np.float64]:
+    """Expected 1 / position of the stop, `stop` being its chance at each document reached."""
+    reached = np.ones_like(stop)
+    np.cumprod(1 - stop[:, :-1], axis=1, out=reached[:, 1:])
+    terms = reached * stop / block.positions
+    return np.asarray(terms[:, :k].sum(axis=1))
