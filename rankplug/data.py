@@ -280,6 +280,19 @@ class LabelRankingData:
         """Number of labels."""
         return int(self.relevance.shape[1])
 
+    @cached_property
+    def pair_counts(self) -> NDArray[np.int64]:
+        """Number of pairs of labels of different relevance, of each instance."""
+        ordered = np.sort(self.relevance, axis=1)  # NaN last
+        position = np.arange(self.n_labels)
+        compared = ~np.isnan(ordered)
+        new_run = np.ones(ordered.shape, dtype=bool)
+        new_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        run_start = np.maximum.accumulate(np.where(new_run, position, 0), axis=1)
+        # A label beats those that stand before the run of its equals.
+        counts: NDArray[np.int64] = np.where(compared, run_start, 0).sum(axis=1)
+        return counts
+
     def require_pairs(self) -> None:
         """Raise `DataError` if no instance has two labels of different relevance."""
         filled = self.relevance

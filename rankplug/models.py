@@ -272,7 +272,7 @@ def _model_class(kind: str, folder: Path) -> type[Model]:
             f"imported: {type(error).__name__}: {error}"
         ) from error
     if not (isinstance(model_class, type) and issubclass(model_class, Model)):
-        raise ModelFormatError(f"{points[kind].value}, named for kind {kind!r}, is not a Model")
+        raise ModelFormatError(f"{points[kind].value}, named for kind {kind!r}, is no Model")
     return model_class
 
 
@@ -285,7 +285,10 @@ def _load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
 
 
 def _coefficients(coef: Any, n_dimensions: int) -> NDArray[np.float64]:
-    array = np.array(coef, dtype=np.float64, order="C")
+    try:
+        array = np.array(coef, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"coef must hold numbers: {error}") from None
     if array.ndim != n_dimensions or not np.isfinite(array).all():
         raise DataError(f"coef must be {n_dimensions}-dimensional and finite")
     return array

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import inspect
+import os
+import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -79,7 +84,20 @@ def solver_class(name: str) -> type[Solver]:
 
 
 def _points() -> dict[str, EntryPoint]:
-    """The entry points by name; where packages compete for a name, the first found has it."""
+    """The entry points by name."""
+    return _scan(tuple(_package_folders()))
+
+
+def _package_folders() -> Iterator[tuple[str, int]]:
+    """Where packages are installed, and since when: this changes as one comes or goes."""
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            yield folder, os.stat(folder or ".").st_mtime_ns
+
+
+@functools.lru_cache(maxsize=1)
+def _scan(_state: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
+    """Read the metadata of all packages, which takes long; the first of a name has it."""
     points: dict[str, EntryPoint] = {}
     for point in entry_points(group=_GROUP):
         first = points.setdefault(point.name, point)
@@ -87,7 +105,7 @@ def _points() -> dict[str, EntryPoint]:
             warnings.warn(
                 f"packages {_package(first)} and {_package(point)} both name a solver "
                 f"{point.name!r}: {first.value} is used; uninstall one of them",
-                stacklevel=3,
+                stacklevel=4,
             )
     return points
 

@@ -32,16 +32,30 @@ def column_names(table: Any) -> list[str]:
 
 def column(table: Any, name: str) -> NDArray[Any]:
     """One column as a NumPy array; raises `DataError` if there is no such column."""
+    return _columns(table, [name])[0]
+
+
+def _columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
+    """Several columns; the table's names are listed once, which can take longer than reading."""
     names = column_names(table)
-    if name not in names:
-        raise DataError(f"no column {name!r}{nearest(name, names)}")
-    if names.count(name) > 1:
-        raise DataError(f"column {name!r} occurs {names.count(name)} times: rename one of them")
+    positions = {name: j for j, name in enumerate(names)}
+    for name in chosen:
+        if name not in positions:
+            raise DataError(f"no column {name!r}{nearest(name, names)}")
+    if len(positions) < len(names):
+        for name in chosen:
+            if names.count(name) > 1:
+                raise DataError(
+                    f"column {name!r} occurs {names.count(name)} times: rename one of them"
+                )
+    return [_read_column(table, name, positions[name]) for name in chosen]
+
+
+def _read_column(table: Any, name: str, position: int) -> NDArray[Any]:
     if hasattr(table, "iloc"):
-        return np.asarray(table.iloc[:, names.index(name)])
+        return np.asarray(table.iloc[:, position])
     if hasattr(table, "column_names"):  # Arrow: by position, a RecordBatch has zero-copy only
-        values = table.column(names.index(name))
-        return np.asarray(values.to_numpy(zero_copy_only=False))
+        return np.asarray(table.column(position).to_numpy(zero_copy_only=False))
     return np.asarray(table.get_column(name).to_numpy())
 
 
@@ -61,7 +75,7 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     missing = [name for name in chosen if name not in known]
     if missing:
         raise DataError(f"missing feature columns: {', '.join(missing)}")
-    columns = [numbers_or_same(column(table, name)) for name in chosen]
+    columns = [numbers_or_same(values) for values in _columns(table, chosen)]
     wrong = [
         f"{name} ({values.dtype})"
         for name, values in zip(chosen, columns, strict=True)

@@ -1,0 +1,144 @@
+"""Checks of solvers: data are left alone, and what data do not say changes nothing."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from rankplug.exceptions import DataError
+from rankplug.solver import Task
+from rankplug.testing.cases import Case, arrays, assert_close, refusal
+from rankplug.testing.problems import make_problem
+
+
+def nothing_is_modified(case: Case) -> None:
+    """Neither the solver, nor the data, nor NumPy's global random state."""
+    problem = case.problem()
+    for X in case.feature_kinds(problem.X):
+        data = problem.data(X)
+        attributes = dict(vars(case.solver))
+        before = {name: array.copy() for name, array in arrays(data).items()}
+        random_state = _global_random_state()
+        case.solve(data)
+        assert vars(case.solver) == attributes, "solve changed the solver"
+        for name, array in before.items():
+            assert_array_equal(arrays(data)[name], array, err_msg=f"solve changed data.{name}")
+        assert _global_random_state() == random_state, "solve drew from np.random, not from rng"
+
+
+def read_only_is_enough(case: Case) -> None:
+    """Data may lie in read-only memory, such as memory maps."""
+    problem = case.problem()
+    for X in case.feature_kinds(problem.X):
+        data = problem.data(X)
+        for array in arrays(data).values():
+            array.flags.writeable = False
+        case.scores(data, problem)
+
+
+def feature_kinds_agree(case: Case) -> None:
+    """float32 and sparse features give the scores of dense float64 ones."""
+    problem, tight = case.problem(), case.tight()
+    expected = tight.scores(problem.data(), problem)
+    for X in case.feature_kinds(problem.X):
+        assert_close(tight.scores(problem.data(X), problem), expected, X.dtype)
+
+
+def sparse_is_refused(case: Case) -> None:
+    """A solver for dense features says how to get them."""
+    problem = case.problem()
+    data = problem.data(sparse.csr_array(problem.X))
+    message = refusal(DataError, case.solver.solve, data)
+    assert "toarray" in message, f"the remedy, X.toarray(), is not named in: {message}"
+
+
+def row_order_is_irrelevant(case: Case) -> None:
+    """The rows of a query, and queries, may come in any order."""
+    problem, tight = case.problem(), case.tight()
+    shuffled = problem.rows(np.random.default_rng(1).permutation(len(problem.y)))
+    expected = tight.scores(problem.data(), problem)
+    assert_close(tight.scores(shuffled.data(), problem), expected)
+
+
+def silent_rows_are_legal(case: Case) -> None:
+    """One-level queries, single rows and labels that are not compared are no error."""
+    problem = case.problem()
+    case.scores(problem.with_silent_rows().data(), problem)
+
+
+def silent_rows_change_nothing(case: Case) -> None:
+    """One-level queries, single rows and labels that are not compared contribute nothing."""
+    problem, tight = case.problem(), case.tight()
+    expected = tight.scores(problem.data(), problem)
+    assert_close(tight.scores(problem.with_silent_rows().data(), problem), expected)
+
+
+def weight_zero_drops_a_query(case: Case) -> None:
+    """A query of weight zero is as if it were not there."""
+    problem, tight = case.problem(), case.tight()
+    kept = problem.queries % 3 != 0
+    weighted = replace(problem, sample_weight=kept.astype(np.float64))
+    expected = tight.scores(problem.rows(np.flatnonzero(kept)).data(), problem)
+    assert_close(tight.scores(weighted.data(), problem), expected)
+
+
+def weight_two_repeats_a_query(case: Case) -> None:
+    """A query of weight two is as good as that query twice."""
+    problem, tight = case.problem(), case.tight()
+    double = problem.queries % 3 == 0
+    weighted = replace(problem, sample_weight=1.0 + double)
+    repeated = problem.rows(np.concatenate((np.arange(len(double)), np.flatnonzero(double))))
+    repeated.queries[len(double) :] += 1 + problem.queries.max()
+    expected = tight.scores(repeated.data(), problem)
+    assert_close(tight.scores(weighted.data(), problem), expected)
+
+
+def any_real_relevance_is_taken(case: Case) -> None:
+    """Negative, fractional and large relevance is no error."""
+    problem = case.problem()
+    noise = np.random.default_rng(2).normal(size=problem.y.shape)
+    for y in (noise, 1000.0 * problem.y - 500.0):
+        case.scores(replace(problem, y=y).data(), problem)
+
+
+def no_preference_is_refused(case: Case) -> None:
+    """Without any preference there is nothing to learn."""
+    problem = case.problem()
+    constant = replace(problem, y=np.ones_like(problem.y)).data()
+    message = refusal(DataError, case.solver.solve, constant)
+    assert "no preference pair" in message, f"the cause is not named in: {message}"
+
+
+def foreign_data_are_refused(case: Case) -> None:
+    """Data of another task, and arrays, are not taken."""
+    for task in set(get_args(Task)) - set(case.solver.tags.tasks):
+        foreign = make_problem(task).data()
+        message = refusal(DataError, case.solver.solve, foreign)
+        assert case.solver.name in message, f"the solver is not named in: {message}"
+    message = refusal(DataError, case.solver.solve, case.problem().X)
+    assert "from_arrays" in message, f"the remedy, from_arrays, is not named in: {message}"
+
+
+def validation_data_are_checked(case: Case) -> None:
+    """Validation data must have the features of the training data."""
+    problem, valid = case.problem(), case.problem(seed=1)
+    case.scores(problem.data(), problem, valid=valid.data())
+    narrow = valid.data(valid.X[:, :3])
+    message = refusal(DataError, case.solver.solve, problem.data(), valid=narrow)
+    assert "features" in message, f"features are not named in: {message}"
+
+
+def validation_data_change_nothing(case: Case) -> None:
+    """A solver that needs no validation data leaves them aside."""
+    problem, valid = case.problem(), case.problem(seed=1)
+    expected = case.scores(problem.data(), problem)
+    assert_array_equal(case.scores(problem.data(), problem, valid=valid.data()), expected)
+
+
+def _global_random_state() -> bytes:
+    return pickle.dumps(np.random.get_state())  # noqa: NPY002

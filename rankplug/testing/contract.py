@@ -1,0 +1,110 @@
+"""What every solver must do, as checks that plugin authors can run on their own.
+
+With pytest::
+
+    import pytest
+    from rankplug.testing import contract_checks
+
+    @pytest.mark.parametrize("check", contract_checks(MySolver()), ids=str)
+    def test_contract(check):
+        check()
+
+A check that fails raises `AssertionError`. Parameters named `tol` and `max_iter` are taken
+to be what they are everywhere in rankplug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rankplug.solver import Solver
+from rankplug.testing import checks_of_data as data
+from rankplug.testing import checks_of_solvers as solvers
+from rankplug.testing.cases import Case
+
+__all__ = ["ContractCheck", "contract_checks"]
+
+Check: TypeAlias = Callable[[Case], None]
+Condition: TypeAlias = Callable[[Case], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class ContractCheck:
+    """One check of one solver on one task; call it to run it."""
+
+    case: Case
+    check: Check
+
+    def __call__(self) -> None:
+        """Run the check."""
+        self.check(self.case)
+
+    def __str__(self) -> str:
+        return f"{self.case.solver.name}-{self.case.task}-{self.check.__name__}"
+
+
+def contract_checks(solver: Solver) -> list[ContractCheck]:
+    """The checks that apply to a solver with its tags, for each of its tasks.
+
+    Parameters
+    ----------
+    solver : Solver
+        With parameters at which 100 rows take milliseconds. It is cloned.
+
+    Returns
+    -------
+    list of ContractCheck
+    """
+    return [
+        ContractCheck(case, check)
+        for case in (Case(solver, task) for task in solver.tags.tasks)
+        for check, applies in _CONTRACT
+        if applies(case)
+    ]
+
+
+def _always(_: Case) -> bool:
+    return True
+
+
+def _exact(case: Case) -> bool:
+    return case.solver.tags.exact
+
+
+def _weighted(case: Case) -> bool:
+    return case.solver.tags.exact and case.task == "query-document"
+
+
+_CONTRACT: tuple[tuple[Check, Condition], ...] = (
+    (solvers.states_name_and_tags, _always),
+    (solvers.copies_are_equal, _always),
+    (solvers.declares_its_parameters, _always),
+    (solvers.returns_sensible_numbers, _always),
+    (solvers.closes_the_gap, lambda case: case.solver.tags.duality_gap and case.has("tol")),
+    (solvers.predicts_finite_scores, _always),
+    (solvers.learns, _always),
+    (solvers.saves_the_same_model, _always),
+    (solvers.is_deterministic, _always),
+    (solvers.tells_the_callback, _always),
+    (solvers.stops_for_the_callback, _always),
+    (solvers.stops_for_the_time_limit, _always),
+    (solvers.tells_max_iter, lambda case: case.has("max_iter")),
+    (solvers.starts_warm, lambda case: case.solver.tags.warm_start),
+    (solvers.refuses_init, lambda case: not case.solver.tags.warm_start),
+    (data.nothing_is_modified, _always),
+    (data.read_only_is_enough, _always),
+    (data.feature_kinds_agree, _always),
+    (data.sparse_is_refused, lambda case: not case.solver.tags.sparse),
+    (data.row_order_is_irrelevant, _exact),
+    (data.silent_rows_are_legal, _always),
+    (data.silent_rows_change_nothing, _exact),
+    (data.weight_zero_drops_a_query, _weighted),
+    (data.weight_two_repeats_a_query, _weighted),
+    (data.any_real_relevance_is_taken, _always),
+    (data.no_preference_is_refused, _always),
+    (data.foreign_data_are_refused, _always),
+    (data.validation_data_are_checked, _always),
+    (data.validation_data_change_nothing, lambda case: not case.solver.tags.validation),
+)

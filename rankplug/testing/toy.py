@@ -1,0 +1,80 @@
+"""A complete solver on one page: for tests that need some solver, and to copy from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import RankingData
+from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.parameters import Real
+from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
+
+__all__ = ["PairDirection"]
+
+
+class PairDirection(Solver):
+    r"""The mean direction from the worse to the better row of each pair, in closed form.
+
+        min_w  1/2 |w|^2 - C sum over pairs (i, j), y_i > y_j, of (s_i - s_j)
+
+    whose minimum is at ``w = C sum (x_i - x_j)``. For label ranking, each label has a w, and
+    the pairs are those of an instance's labels.
+
+    Parameters
+    ----------
+    C : float > 0
+    """
+
+    name = "pair-direction"
+    tags = SolverTags(
+        tasks=("query-document", "label-ranking"),
+        problem="min 1/2 |w|^2 - C sum over pairs of (s_i - s_j)",
+        reference="closed form",
+        duality_gap=True,
+    )
+    parameters = {"C": Real(0)}
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def _solve(
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
+    ) -> SolverResult:
+        net_wins = np.concatenate([weight * _net_wins(y) for y, weight in _queries(data)])
+        model: LinearModel | LabelLinearModel
+        if isinstance(data, RankingData):
+            model = LinearModel(self.C * (data.X.T @ net_wins))
+        else:
+            net_wins = net_wins.reshape(data.relevance.shape)
+            model = LabelLinearModel(self.C * (data.X.T @ net_wins).T, data.labels)
+        objective = -0.5 * float((model.coef**2).sum())
+        goes_on = monitor.report(1, objective=objective)
+        return SolverResult(
+            model=model,
+            status="converged" if goes_on else monitor.interruption or "stopped",
+            objective=objective,
+            duality_gap=0.0,
+            n_iter=1,
+            n_passes=1.0,
+        )
+
+
+def _queries(data: Data) -> Iterator[tuple[NDArray[np.float64], float]]:
+    """Relevance and weight of each query; an instance of label ranking is one."""
+    if isinstance(data, RankingData):
+        weights = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
+        for q, weight in enumerate(weights):
+            yield data.relevance[data.query_ptr[q] : data.query_ptr[q + 1]], float(weight)
+    else:
+        for relevance in data.relevance:
+            yield relevance, 1.0
+
+
+def _net_wins(y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many rows each row beats, less how many it loses to; NaN does neither."""
+    better = (y[:, None] > y).astype(np.float64)
+    net: NDArray[np.float64] = better.sum(axis=1) - better.sum(axis=0)
+    return net

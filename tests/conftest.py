@@ -1,0 +1,24 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+# Waiting OpenMP threads of XGBoost otherwise keep the cores from each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# No deadline: machines differ in speed. Derandomised: a failure is the same everywhere.
+settings.register_profile("rankplug", deadline=None, derandomize=True)
+settings.load_profile("rankplug")
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder of real data sets named by RANKPLUG_DATA."""
+    folder = os.environ.get("RANKPLUG_DATA")
+    if not folder:
+        pytest.skip("needs real data: set RANKPLUG_DATA to their folder")
+    if not Path(folder).is_dir():
+        pytest.fail(f"RANKPLUG_DATA={folder} is not a folder")
+    return Path(folder)

@@ -1,0 +1,169 @@
+"""Who may import whom; read from the sources, so that lazy imports count too."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# A module or package of rankplug imports only what stands before it, line by line.
+TABLE = """
+    exceptions  tables  parameters  _fast
+    arrays  data  metrics
+    matrices  shards  objectives  models
+    solver  optim  io  datasets
+    registry
+    testing
+    estimator  ranker  label_ranker  report  report_files
+    strict_yaml  recipe  recipe_loader  splits  runner
+    mlflow
+    cli  __main__
+"""
+LAYERS = TABLE.split()
+
+FOR_PLUGINS = {
+    "exceptions",
+    "parameters",
+    "data",
+    "shards",
+    "objectives",
+    "models",
+    "solver",
+    "optim",
+    "_fast",
+}
+
+# Imported in the functions that need them, so that nobody else waits for them.
+SLOW = {"matplotlib", "mlflow", "optuna", "pandas", "polars", "pyarrow", "xgboost"}
+
+
+def sources(folder):
+    files = [file for kind in ("py", "pyx", "pxd") for file in (ROOT / folder).rglob(f"*.{kind}")]
+    return sorted(file.relative_to(ROOT) for file in files)
+
+
+def unit(file):
+    """The name in the table of a file of rankplug: its first folder or its own name."""
+    return file.parts[1] if len(file.parts) > 2 else file.stem
+
+
+RANKPLUG = [file for file in sources("rankplug") if unit(file) != "__init__"]
+PLUGINS = [file for file in sources("plugins") if len(file.parts) > 2]
+
+
+def imports(file, nodes=ast.walk):
+    """Dotted names of what a file imports; ``from a import b`` counts as ``a.b``."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        lines = re.findall(r"^(?:from|cimport|import)\s+([\w.]+)", text, re.MULTILINE)
+        return set(lines)
+    found = set()
+    for node in nodes(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import, write the whole name"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def at_import_time(tree):
+    """The statements that run when the module is imported."""
+    for node in tree.body if hasattr(tree, "body") else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from at_import_time(node)
+    for part in ("orelse", "handlers", "finalbody"):
+        for node in getattr(tree, part, ()):
+            yield node
+            yield from at_import_time(node)
+
+
+def of(names, package):
+    """What is imported of a package: ``{"data"}`` for ``rankplug.data.RankingData``."""
+    parts = [name.split(".") for name in names]
+    return {part[1] if len(part) > 1 else "" for part in parts if part[0] == package}
+
+
+def test_every_module_has_its_place():
+    assert sorted(set(LAYERS)) == sorted(LAYERS), "a module stands in the table twice"
+    assert sorted({unit(file) for file in RANKPLUG}) == sorted(LAYERS)
+
+
+@pytest.mark.parametrize("file", RANKPLUG, ids=str)
+def test_modules_import_only_what_stands_before_them(file):
+    own = unit(file)
+    allowed = {*LAYERS[: LAYERS.index(own)], own, "__version__", ""} - {"testing"}
+    if own == "testing":
+        allowed.add(own)
+    assert of(imports(file), "rankplug") - allowed == set()
+
+
+@pytest.mark.parametrize("file", sources("rankplug"), ids=str)
+def test_rankplug_never_imports_its_plugins(file):
+    assert of(imports(file), "rankplug_plugins") == set()
+
+
+@pytest.mark.parametrize("file", PLUGINS, ids=str)
+def test_plugins_import_what_plugins_may(file):
+    assert of(imports(file), "rankplug") - FOR_PLUGINS == set()
+    assert of(imports(file), "rankplug_plugins") <= {file.parts[1]}, "one plugin imports another"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in [*RANKPLUG, *PLUGINS] if file.suffix == ".py" and unit(file) != "mlflow"],
+    ids=str,
+)
+def test_slow_libraries_wait_for_their_use(file):
+    loaded = {name.split(".")[0] for name in imports(file, at_import_time)}
+    assert loaded & SLOW == set()
+
+
+def test_the_public_names_load_nothing_before_their_use():
+    names = imports(Path("rankplug/__init__.py"), at_import_time)
+    assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names)
+
+
+def modules_after(statements):
+    script = f"import sys\n{statements}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.split())
+
+
+def test_importing_rankplug_is_quick():
+    assert modules_after("import rankplug") & (SLOW | {"sklearn", "scipy", "numpy"}) == set()
+
+
+def test_training_a_ranker_loads_no_other_library():
+    fit = "rankplug.Ranker('tree-tron').fit([[0.0], [1.0]], [0, 1])"
+    loaded = modules_after(f"import rankplug\nrankplug.list_solvers()\n{fit}")
+    assert "rankplug_plugins" in loaded
+    by_scikit_learn = {"pandas", "pyarrow"}
+    assert loaded & SLOW - by_scikit_learn == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import a.b", {"a.b"}),
+        ("from a import b, c", {"a.b", "a.c"}),
+        ("def f():\n    import a", set()),
+        ("class C:\n    import a", {"a"}),
+        ("try:\n    import a\nexcept ImportError:\n    import b", {"a", "b"}),
+        ("if True:\n    pass\nelse:\n    import a", {"a"}),
+        ("if TYPE_CHECKING:\n    import a", set()),
+    ],
+)
+def test_how_imports_are_read(tmp_path, source, expected):
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert imports(file, at_import_time) == expected
