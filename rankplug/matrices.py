@@ -125,7 +125,7 @@ class SparseRows:
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         """See `RowMatrix.laplacian_diagonal`."""
-        diagonal, scratch = np.zeros((2, self.n_columns))
+        diagonal, scratch = np.zeros(self.n_columns), np.zeros(self.n_columns)
         passes.sparse_moments(*self._arrays, query_ptr, count, scratch, diagonal)
         return diagonal
 

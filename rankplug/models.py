@@ -23,7 +23,15 @@ from rankplug import tables
 from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError, nearest
 
-__all__ = ["SCHEMA_VERSION", "LabelLinearModel", "LinearModel", "Model", "load_model"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "LabelLinearModel",
+    "LinearModel",
+    "Model",
+    "load_arrays",
+    "load_model",
+    "model_class",
+]
 
 SCHEMA_VERSION = 1
 _HEADER = "model.json"
@@ -38,6 +46,7 @@ class Model(ABC):
     """
 
     kind: ClassVar[str]
+    requires: tuple[str, ...] = ()  # packages beyond rankplug's own that it needs to predict
     feature_names: tuple[str, ...] | None = None
 
     @property
@@ -149,7 +158,7 @@ class LinearModel(Model):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearModel:
-        return cls(_load_arrays(folder / _ARRAYS, "coef")["coef"])
+        return cls(load_arrays(folder / _ARRAYS, "coef")["coef"])
 
 
 class LabelLinearModel(Model):
@@ -189,7 +198,7 @@ class LabelLinearModel(Model):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
-        arrays = _load_arrays(folder / _ARRAYS, "coef", "labels")
+        arrays = load_arrays(folder / _ARRAYS, "coef", "labels")
         return cls(arrays["coef"], arrays["labels"])
 
 
@@ -214,9 +223,9 @@ def load_model(path: str | Path) -> Model:
             raise ModelFormatError(f"{folder}: the model's file {name} is missing")
         if _sha256(folder / name) != digest:
             raise ModelFormatError(f"{folder}: {name} was altered or truncated since it was saved")
-    model_class = _model_class(header["kind"], folder)
+    found_class = model_class(header["kind"], folder)
     try:
-        model = model_class._read(folder, header["model"])
+        model = found_class._read(folder, header["model"])
         model.feature_names = _names(header["feature_names"], model.n_features)
     except DataError as error:
         raise ModelFormatError(f"{folder}: {error}") from None
@@ -255,7 +264,8 @@ def _read_header(folder: Path) -> dict[str, Any]:
     return header
 
 
-def _model_class(kind: str, folder: Path) -> type[Model]:
+def model_class(kind: str, folder: Path) -> type[Model]:
+    """The class that reads models of a kind; `folder` is for error messages."""
     if kind in _CORE_KINDS:
         return _CORE_KINDS[kind]
     points = {point.name: point for point in entry_points(group="rankplug.models")}
@@ -265,18 +275,19 @@ def _model_class(kind: str, folder: Path) -> type[Model]:
             f"{nearest(kind, {*_CORE_KINDS, *points})}"
         )
     try:
-        model_class = points[kind].load()
+        found = points[kind].load()
     except Exception as error:
         raise ModelFormatError(
             f"{folder}: {points[kind].value}, which reads models of kind {kind!r}, cannot be "
             f"imported: {type(error).__name__}: {error}"
         ) from error
-    if not (isinstance(model_class, type) and issubclass(model_class, Model)):
+    if not (isinstance(found, type) and issubclass(found, Model)):
         raise ModelFormatError(f"{points[kind].value}, named for kind {kind!r}, is no Model")
-    return model_class
+    return found
 
 
-def _load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
+def load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file, or `ModelFormatError`."""
     try:
         with np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in names}

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 TABLE = """
     exceptions  tables  parameters  _fast
     arrays  data  metrics
-    matrices  shards  objectives  models
+    matrices  shards  objectives  models  scaling
     solver  optim  io  datasets
     registry
     testing

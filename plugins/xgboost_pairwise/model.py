@@ -35,6 +35,7 @@ class XGBoostModel(Model):
     """
 
     kind = "xgboost"
+    requires = ("xgboost",)
 
     def __init__(self, booster: Any, zeros: str = "missing", labels: Any = None) -> None:
         self.booster = booster

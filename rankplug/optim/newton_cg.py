@@ -33,6 +33,7 @@ Report: TypeAlias = Callable[..., bool]
 
 _SUFFICIENT_DECREASE = 0.01
 _CG_TOLERANCE = 0.1
+_ENOUGH = 0.5
 _MAX_CG_PRODUCTS = 1000
 _MAX_HALVINGS = 40
 ROUNDING = 1e-14
@@ -146,7 +147,7 @@ def newton_cg(
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        direction = _newton_direction(loss, C, gradient, preconditioner)
+        direction = _newton_direction(loss, C, gradient, preconditioner, gradient_tol)
         step = _line_search(loss, C, point.w, value, gradient, direction)
         if step is None:
             return Minimum(point, n_iter, "stopped")
@@ -170,9 +171,17 @@ def finite(number: float) -> float:
 
 
 def _newton_direction(
-    loss: LinearLoss, C: float, gradient: Vector, preconditioner: Preconditioner
+    loss: LinearLoss,
+    C: float,
+    gradient: Vector,
+    preconditioner: Preconditioner,
+    gradient_tol: float,
 ) -> Vector:
-    """Conjugate gradients on ``(I + C H) p = -gradient``, to a tenth of the residual's norm."""
+    """Conjugate gradients on ``(I + C H) p = -gradient``.
+
+    They stop at a tenth of the first residual, in the preconditioner's norm, or when the
+    quadratic model promises a gradient well below `gradient_tol`.
+    """
     precondition = preconditioner.at(C)
     p = np.zeros_like(gradient)
     residual = -gradient
@@ -190,7 +199,7 @@ def _newton_direction(
         residual -= step * product
         preconditioned = precondition(residual)
         before, square = square, float(residual @ preconditioned)
-        if square <= enough:
+        if square <= enough or np.linalg.norm(residual) <= _ENOUGH * gradient_tol:
             break
         search = preconditioned + (square / before) * search
     preconditioner.observe(n_products)

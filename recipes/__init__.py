@@ -1,0 +1,1 @@
+"""Recipes that come with rankplug: ``rankplug run NAME`` finds them here."""

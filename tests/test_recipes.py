@@ -1,0 +1,88 @@
+"""The recipes that come with rankplug."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rankplug.recipe import Dataset, Files
+from rankplug.recipe_loader import load_recipe, packaged_recipes
+
+ROOT = Path(__file__).parent.parent
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+NAMES = [path.stem for path in RECIPES]
+
+
+@pytest.fixture
+def overrides(tmp_path):
+    """What a recipe needs from outside: data files for those that name none."""
+
+    def overrides(path):
+        if (yaml.safe_load(path.read_text()).get("data") or {}).get("dataset"):
+            return []
+        splits = "train", "valid", "test"
+        for split in splits:
+            (tmp_path / split).write_text("1 qid:1 1:1\n0 qid:1 1:0\n")
+        return [f"data.{split}={tmp_path / split}" for split in splits]
+
+    return overrides
+
+
+def test_all_three_are_there():
+    assert {"quickstart", "letor", "web_search"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=NAMES)
+def test_a_recipe_is_valid(path, overrides):
+    recipe = load_recipe(path, overrides(path))
+    solvers = [entry.solver for entry in recipe.solvers]
+    assert "tree-tron" in solvers
+    assert "xgboost-pairwise" in solvers
+    assert recipe.primary_metric == "ndcg@10"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=NAMES)
+def test_a_recipe_comes_with_the_package(path, overrides):
+    assert packaged_recipes()[path.stem].read_text() == path.read_text()
+    assert load_recipe(path.stem, overrides(path)) == load_recipe(path, overrides(path))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=NAMES)
+def test_the_comments_teach(path):
+    """Its own name in the command that runs it, and no line too wide for a terminal."""
+    text = path.read_text()
+    assert f"rankplug run {path.stem}" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_data_are_of_the_kinds_that_the_recipes_promise(overrides):
+    recipes = {path.stem: load_recipe(path, overrides(path)) for path in RECIPES}
+    assert recipes["quickstart"].data == Dataset("digits-retrieval", {})
+    assert recipes["quickstart"].metrics == ("ndcg@10", "map", "pairwise_accuracy")
+    assert isinstance(recipes["letor"].data, Files)
+    assert recipes["web_search"].data.dataset == "web-search"
+    assert "n_queries" in recipes["web_search"].data.params
+
+
+def test_the_roles_in_comments_exist(tmp_path, overrides):
+    """Uncommenting the keys of letor.yaml gives a valid recipe."""
+    text = (ROOT / "recipes" / "letor.yaml").read_text()
+    keys = re.findall(r"^  # (\w+: \S.*)$", text, flags=re.MULTILINE)
+    assert len(keys) >= 6
+    body = text.replace("data:\n", "data:\n" + "".join(f"  {key}\n" for key in keys))
+    (tmp_path / "mine.yaml").write_text(body)
+    for name in ("train.txt", "vali.txt", "test.txt"):
+        (tmp_path / name).touch()
+    recipe = load_recipe(tmp_path / "mine.yaml")
+    assert recipe.data.valid == tmp_path / "vali.txt"
+    assert recipe.data.features == ("bm25", "pagerank")
+
+
+def test_the_recipes_that_the_readme_names_exist():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"rankplug run ([\w./-]+)", readme)
+    named += re.findall(r"recipe=([\w./-]+)", readme)
+    ours = [name for name in named if not name.startswith(("my", "path"))]
+    for name in ours:
+        assert name in packaged_recipes() or (ROOT / name).is_file(), name
