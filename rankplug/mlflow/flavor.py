@@ -1,0 +1,306 @@
+"""The MLflow flavor of rankplug's models: save, log, load."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from typing import Any, Literal
+
+import mlflow.artifacts
+import mlflow.pyfunc
+import yaml
+from mlflow.models import Model as MlflowModel
+from mlflow.models import ModelSignature
+from mlflow.models.model import MLMODEL_FILE_NAME, ModelInfo
+
+from rankplug import __version__
+from rankplug.exceptions import ParameterError
+from rankplug.mlflow import _private
+from rankplug.mlflow.scoring import ScoringModel, default_signature, named_example
+from rankplug.models import Model
+from rankplug.models import load_model as load_saved_model
+
+__all__ = [
+    "FLAVOR_NAME",
+    "get_default_conda_env",
+    "get_default_pip_requirements",
+    "load_model",
+    "log_model",
+    "save_model",
+]
+
+FLAVOR_NAME = "rankplug"
+_LOADER_MODULE = "rankplug.mlflow"
+_DATA = "model"
+_AWAIT_REGISTRATION_SECONDS = 300
+
+
+def get_default_pip_requirements(include_xgboost: bool = False) -> list[str]:
+    """What a model needs to be loaded, pinned to the versions installed here."""
+    names = ["rankplug", "numpy", "scipy", "scikit-learn"]
+    return [_pinned(name) for name in [*names, *(["xgboost"] if include_xgboost else [])]]
+
+
+def get_default_conda_env(include_xgboost: bool = False) -> dict[str, Any]:
+    """The same as a conda environment, with Python and MLflow."""
+    requirements = get_default_pip_requirements(include_xgboost)
+    environment: dict[str, Any] = _private.conda_environment(additional_pip_deps=requirements)
+    return environment
+
+
+def save_model(
+    model: Any,
+    path: str | Path,
+    conda_env: Any = None,
+    code_paths: list[str] | None = None,
+    mlflow_model: MlflowModel | None = None,
+    signature: ModelSignature | Literal[False] | None = None,
+    input_example: Any = None,
+    pip_requirements: Any = None,
+    extra_pip_requirements: Any = None,
+    metadata: dict[str, Any] | None = None,
+) -> None:
+    """Save a model as an MLflow model with the flavors ``rankplug`` and ``python_function``.
+
+    The folder appears complete or not at all; nothing in it is pickled.
+
+    Parameters
+    ----------
+    model : Model, or a fitted Ranker or LabelRanker
+    path : path
+        A new or empty folder.
+    conda_env, pip_requirements, extra_pip_requirements
+        The environment, as in MLflow's own flavors; `get_default_pip_requirements` by default.
+    code_paths : list of str, optional
+        Files or folders of code to keep with the model, put on ``sys.path`` when it is loaded.
+    mlflow_model : mlflow.models.Model, optional
+        Metadata to add the flavors to.
+    signature : ModelSignature, False or None
+        None: named double columns (the model's feature names, else ``f0``, ``f1``, ...) and an
+        optional string column ``qid``; no signature for more than 2,000 unnamed features.
+        False: none, see Notes.
+    input_example : optional
+        A few rows. With the default signature, arrays and integer columns are turned into a
+        frame that fits it.
+    metadata : dict, optional
+        Kept in the file ``MLmodel``.
+
+    Raises
+    ------
+    ParameterError
+        If `model` is not a trained rankplug model.
+    FileExistsError
+        If `path` exists and is not an empty folder.
+
+    Notes
+    -----
+    MLflow itself checks input against the signature before ``pyfunc`` passes it on, and is
+    strict: with named double columns it refuses 64-bit integer columns other than 0 and 1
+    (``frame.astype(float)`` helps), integer query ids (``frame.astype({"qid": str})``), and
+    arrays and sparse matrices, which have no names. `load_model` returns the rankplug model,
+    which takes all of these, and so does ``pyfunc`` for a model logged with
+    ``signature=False``. A scoring server converts the numbers of its requests by itself.
+    """
+    trained = _trained_model(model)
+    _private.validate_env_arguments(conda_env, pip_requirements, extra_pip_requirements)
+    if signature is None:
+        signature = default_signature(trained)
+        if signature is not None and input_example is not None:
+            input_example = named_example(trained, input_example)
+    metadata_file = MlflowModel() if mlflow_model is None else mlflow_model
+    if signature:
+        metadata_file.signature = signature
+    if metadata is not None:
+        metadata_file.metadata = metadata
+    with _complete_or_absent(Path(path)) as folder:
+        code = _private.copy_code_paths(code_paths, str(folder))
+        _private.save_example(metadata_file, input_example, str(folder))
+        trained.save(folder / _DATA)
+        _add_flavors(metadata_file, trained, code)
+        metadata_file.save(str(folder / MLMODEL_FILE_NAME))
+        _write_environment(folder, trained, conda_env, pip_requirements, extra_pip_requirements)
+
+
+def log_model(
+    model: Any,
+    name: str | None = None,
+    conda_env: Any = None,
+    code_paths: list[str] | None = None,
+    registered_model_name: str | None = None,
+    signature: ModelSignature | Literal[False] | None = None,
+    input_example: Any = None,
+    await_registration_for: int | None = _AWAIT_REGISTRATION_SECONDS,
+    pip_requirements: Any = None,
+    extra_pip_requirements: Any = None,
+    metadata: dict[str, Any] | None = None,
+    params: dict[str, Any] | None = None,
+    tags: dict[str, Any] | None = None,
+    model_type: str | None = None,
+    step: int = 0,
+    model_id: str | None = None,
+) -> ModelInfo:
+    """Log a model to the active run, if there is one, and register it if it is given a name.
+
+    Parameters
+    ----------
+    model : Model, or a fitted Ranker or LabelRanker
+    name : str, optional
+        Name of the logged model; without ``/ : . % " '``.
+    registered_model_name : str, optional
+        Also create a version of this registered model.
+    await_registration_for : int, optional
+        Seconds to wait until the version is ready; 0 or None: do not wait.
+    params, tags : dict, optional
+        Kept with the logged model, beside the run's own parameters.
+    model_type, step, model_id : optional
+        As in MLflow's own flavors.
+    conda_env, code_paths, signature, input_example, pip_requirements, extra_pip_requirements, \
+metadata
+        As in `save_model`, whose notes say what input ``pyfunc`` takes.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+
+    Raises
+    ------
+    ParameterError
+        If `model` is not a trained rankplug model.
+    """
+    info: ModelInfo = MlflowModel.log(
+        artifact_path=None,
+        name=name,
+        flavor=sys.modules[__name__],
+        model=_trained_model(model),
+        conda_env=conda_env,
+        code_paths=code_paths,
+        registered_model_name=registered_model_name,
+        signature=signature,
+        input_example=input_example,
+        await_registration_for=await_registration_for,
+        pip_requirements=pip_requirements,
+        extra_pip_requirements=extra_pip_requirements,
+        metadata=metadata,
+        params=params,
+        tags=tags,
+        model_type=model_type,
+        step=step,
+        model_id=model_id,
+    )
+    return info
+
+
+def load_model(model_uri: str, dst_path: str | None = None) -> Model:
+    """Load the rankplug model that was saved or logged.
+
+    Parameters
+    ----------
+    model_uri : str
+        A path, or a URI like ``models:/NAME/1``, ``models:/NAME@champion`` or
+        ``runs:/RUN_ID/NAME``.
+    dst_path : str, optional
+        An existing folder to download the model to.
+
+    Raises
+    ------
+    mlflow.exceptions.MlflowException
+        If there is no such model, or it is none of rankplug's.
+    ModelFormatError
+        If a part is missing or altered, or the format is unknown.
+    """
+    folder = mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=dst_path)
+    configuration = _private.flavor_configuration(folder, FLAVOR_NAME)
+    _private.add_code_to_system_path(folder, configuration)
+    return load_saved_model(Path(folder, configuration["data"]))
+
+
+def _load_pyfunc(path: str) -> ScoringModel:
+    """Called by ``mlflow.pyfunc.load_model`` with the folder of the model's data."""
+    return ScoringModel(load_saved_model(path))
+
+
+def _trained_model(model: Any) -> Model:
+    if isinstance(model, Model):
+        return model
+    trained = getattr(model, "model_", None)
+    if isinstance(trained, Model):
+        return trained
+    kind = type(model).__name__
+    if hasattr(model, "fit"):
+        raise ParameterError(
+            f"{kind} holds no trained rankplug model: pass a rankplug Ranker or LabelRanker after "
+            "calling its fit"
+        )
+    raise ParameterError(
+        f"{kind} is not a rankplug model: pass a Model (the .model of a SolverResult) or a fitted "
+        "Ranker or LabelRanker"
+    )
+
+
+def _add_flavors(metadata_file: MlflowModel, trained: Model, code: str | None) -> None:
+    mlflow.pyfunc.add_to_model(
+        metadata_file,
+        loader_module=_LOADER_MODULE,
+        data=_DATA,
+        code=code,
+        conda_env=_private.CONDA_ENV_FILE,
+        python_env=_private.PYTHON_ENV_FILE,
+    )
+    metadata_file.add_flavor(
+        FLAVOR_NAME,
+        rankplug_version=__version__,
+        kind=trained.kind,
+        n_features=trained.n_features,
+        data=_DATA,
+        code=code,
+    )
+
+
+def _write_environment(
+    folder: Path, trained: Model, conda_env: Any, pip_requirements: Any, extra: Any
+) -> None:
+    if conda_env is None:
+        conda_env, requirements, constraints = _private.process_pip_requirements(
+            _requirements(trained), pip_requirements, extra
+        )
+    else:
+        conda_env, requirements, constraints = _private.process_conda_env(conda_env)
+    with (folder / _private.CONDA_ENV_FILE).open("w", encoding="utf-8") as stream:
+        yaml.safe_dump(conda_env, stream, default_flow_style=False)
+    if constraints:
+        (folder / _private.CONSTRAINTS_FILE).write_text("\n".join(constraints), encoding="utf-8")
+    (folder / _private.REQUIREMENTS_FILE).write_text("\n".join(requirements), encoding="utf-8")
+    _private.PythonEnv.current().to_yaml(str(folder / _private.PYTHON_ENV_FILE))
+
+
+def _requirements(trained: Model) -> list[str]:
+    """The defaults, and the package whose entry point reads models of this kind."""
+    defaults = get_default_pip_requirements(include_xgboost="xgboost" in trained.requires)
+    readers = entry_points(group="rankplug.models", name=trained.kind)
+    packages = {point.dist.name for point in readers if point.dist is not None}
+    return defaults + [_pinned(name) for name in sorted(packages - {"rankplug"})]
+
+
+def _pinned(name: str) -> str:
+    """The requirement without a local version label, which no package index knows."""
+    return f"{name}=={version(name).split('+')[0]}"
+
+
+@contextmanager
+def _complete_or_absent(target: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `target` if all goes well."""
+    target = target.absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise FileExistsError(f"{target} exists already: name a new folder to save the model")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as parent:
+        folder = Path(parent, target.name)
+        folder.mkdir()
+        yield folder
+        if target.exists():
+            target.rmdir()
+        folder.rename(target)

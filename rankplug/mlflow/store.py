@@ -1,0 +1,188 @@
+"""Where runs are tracked: the tracking server or database, and the experiment in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from mlflow import MlflowClient
+from mlflow.entities import Experiment
+from mlflow.exceptions import MlflowException
+
+from rankplug.exceptions import RankplugError
+
+__all__ = [
+    "Store",
+    "TrackingError",
+    "connect",
+    "environment_defaults",
+    "first_line",
+    "impatient",
+    "opening",
+    "resolve_tracking_uri",
+]
+
+_EXPERIMENT = "rankplug"
+_SQLITE = "sqlite:///"
+
+
+class TrackingError(RankplugError):
+    """Runs cannot be tracked where they should be."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """An experiment that can be written to.
+
+    `run_id` is the run that MLflow started for this process, as ``mlflow run`` does.
+    """
+
+    client: MlflowClient
+    tracking_uri: str
+    experiment_id: str
+    run_id: str | None = None
+
+
+def resolve_tracking_uri(output: Path, tracking_uri: str | None = None) -> str:
+    """The given URI, else ``MLFLOW_TRACKING_URI``, else an SQLite file in the output folder."""
+    if tracking_uri:
+        return tracking_uri
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return uri
+    database = str(output.absolute() / "mlflow.db")
+    # MLflow decodes these two, and where it makes folders forgets to decode all others.
+    return _SQLITE + database.replace("%", "%25").replace("?", "%3F")
+
+
+def connect(output: Path, tracking_uri: str) -> Store:
+    """Open the store and find or create the experiment.
+
+    The experiment is that of the run in ``MLFLOW_RUN_ID``, else the one in
+    ``MLFLOW_EXPERIMENT_ID`` or ``MLFLOW_EXPERIMENT_NAME``, else ``rankplug``. Nothing global
+    is changed: no tracking URI is set. To be called within `opening`.
+    """
+    if tracking_uri.startswith(_SQLITE):
+        _check_database(_database(tracking_uri))
+    client = MlflowClient(tracking_uri=tracking_uri)
+    run_id = os.environ.get("MLFLOW_RUN_ID")
+    if run_id and tracking_uri == os.environ.get("MLFLOW_TRACKING_URI"):
+        experiment_id = str(client.get_run(run_id).info.experiment_id)
+        return Store(client, tracking_uri, experiment_id, run_id)
+    experiment = _experiment(client, _artifact_location(output, tracking_uri))
+    return Store(client, tracking_uri, str(experiment.experiment_id))
+
+
+@contextmanager
+def opening(tracking_uri: str) -> Iterator[None]:
+    """First use of a store: quickly, quietly, and with one kind of error.
+
+    Raises
+    ------
+    TrackingError
+        If the store cannot be reached or written to, or has no such run or experiment.
+    """
+    try:
+        with impatient(), _quiet():
+            yield
+    except TrackingError:
+        raise
+    except Exception as error:
+        raise TrackingError(
+            f"cannot track the run at {tracking_uri}: {first_line(error)}; start the server, or "
+            "name another with --tracking-uri or MLFLOW_TRACKING_URI (leave both out for a "
+            "database in the output folder)"
+        ) from error
+
+
+def _experiment(client: MlflowClient, artifact_location: str | None) -> Experiment:
+    if experiment_id := os.environ.get("MLFLOW_EXPERIMENT_ID"):
+        experiment = client.get_experiment(experiment_id)
+    else:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or _EXPERIMENT
+        experiment = _find_or_create(client, name, artifact_location)
+    if experiment.lifecycle_stage != "active":
+        raise TrackingError(
+            f"the experiment {experiment.name!r} was deleted: restore it with 'mlflow experiments "
+            f"restore -x {experiment.experiment_id}', or name another in MLFLOW_EXPERIMENT_NAME"
+        )
+    return experiment
+
+
+def _find_or_create(client: MlflowClient, name: str, artifact_location: str | None) -> Experiment:
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return found
+    try:
+        return client.get_experiment(client.create_experiment(name, artifact_location))
+    except MlflowException:
+        # Another process may have been faster.
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise
+        return found
+
+
+def _artifact_location(output: Path, tracking_uri: str) -> str | None:
+    """Where artifacts go; None leaves it to the server.
+
+    For a database MLflow would choose ``./mlruns``, wherever the process happens to run.
+    """
+    if tracking_uri.startswith(_SQLITE):
+        return (_database(tracking_uri).parent / "mlartifacts").as_uri()
+    if "://" in tracking_uri and not tracking_uri.startswith(("http", "databricks", "uc")):
+        return (output.absolute() / "mlartifacts").as_uri()
+    return None
+
+
+def _database(tracking_uri: str) -> Path:
+    return Path(unquote(tracking_uri.removeprefix(_SQLITE))).absolute()
+
+
+def _check_database(file: Path) -> None:
+    """Raise at once if the file cannot be used; MLflow would try for minutes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA schema_version")
+
+
+def impatient() -> AbstractContextManager[None]:
+    """Give up on a server within seconds; MLflow's default is minutes."""
+    return environment_defaults(
+        MLFLOW_HTTP_REQUEST_MAX_RETRIES="2", MLFLOW_HTTP_REQUEST_TIMEOUT="20"
+    )
+
+
+@contextmanager
+def environment_defaults(**variables: str) -> Iterator[None]:
+    """Environment variables for a while, where the user has not set them."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the reports on the tables that MLflow makes in a new database."""
+    logger = logging.getLogger("mlflow.store.db.utils")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
