@@ -209,7 +209,7 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 
 def _require_finite(matrix: Matrix, names: Sequence[str] | None) -> None:
-    values = matrix.data if sparse.issparse(matrix) else matrix
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     # A finite sum proves finite terms in one fast pass; an overflowing one proves nothing.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
@@ -217,16 +217,14 @@ def _require_finite(matrix: Matrix, names: Sequence[str] | None) -> None:
     wrong = ~np.isfinite(values)
     if not wrong.any():
         return
-    if sparse.issparse(matrix):
-        place = int(np.argmax(wrong))
+    place = int(np.argmax(wrong))
+    if isinstance(matrix, np.ndarray):
+        row, column = divmod(place, matrix.shape[1])
+    else:
         row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
         column = int(matrix.indices[place])
-        value = values[place]
-    else:
-        row, column = divmod(int(np.argmax(wrong)), matrix.shape[1])
-        value = matrix[row, column]
     name = f" ({names[column]})" if names is not None else ""
-    kind = "NaN" if np.isnan(value) else "infinity (inf)"
+    kind = "NaN" if np.isnan(values.flat[place]) else "infinity (inf)"
     raise DataError(
         f"X contains {kind} at row {row}, column {column}{name}: "
         "fill in or drop missing values and clip infinite ones before ranking"

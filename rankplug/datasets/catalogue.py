@@ -1,0 +1,108 @@
+"""The catalogue of data sets: what makes one, by name, with checked parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import ParameterError, UnknownNameError, nearest
+from rankplug.parameters import Parameter, check_parameters
+
+__all__ = ["DatasetInfo", "Splits", "data_set", "list_datasets", "load", "names", "parameters"]
+
+D = TypeVar("D", RankingData, LabelRankingData)
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Splits(Generic[D]):
+    """The parts of a data set, which share no rows."""
+
+    train: D
+    valid: D
+    test: D
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A data set that `load` knows: its task, what it is, and the defaults of its parameters."""
+
+    name: str
+    task: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+_makers: dict[str, Callable[..., Splits[Any]]] = {}
+_infos: dict[str, DatasetInfo] = {}
+
+
+def data_set(
+    name: str, task: str, **allowed: Parameter
+) -> Callable[[Callable[P, Splits[D]]], Callable[P, Splits[D]]]:
+    """Decorate the function that makes a data set: lists it and checks its keyword arguments."""
+
+    def decorate(make: Callable[P, Splits[D]]) -> Callable[P, Splits[D]]:
+        defaults: dict[str, Any] = dict(make.__kwdefaults__ or {})
+
+        @wraps(make)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> Splits[D]:
+            unknown = [f"{key!r}{nearest(key, defaults)}" for key in kwargs if key not in defaults]
+            if unknown:
+                raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
+            check_parameters(name, allowed, {**defaults, **kwargs})
+            return make(*args, **kwargs)
+
+        description = (make.__doc__ or "").partition("\n")[0]
+        _makers[name] = checked
+        _infos[name] = DatasetInfo(name, task, description, defaults)
+        return checked
+
+    return decorate
+
+
+def load(name: str, **params: Any) -> Splits[Any]:
+    """Make a data set.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+    **params
+        Its parameters, such as sizes and `seed`; the same ones always give the same data.
+
+    Returns
+    -------
+    Splits
+        Training, validation and test part.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such data set.
+    ParameterError
+        If it has no such parameter, or a value is not allowed.
+    """
+    if name not in _makers:
+        raise UnknownNameError("data set", name, _makers)
+    return _makers[name](**params)
+
+
+def list_datasets() -> list[DatasetInfo]:
+    """All data sets, sorted by name."""
+    return [_infos[name] for name in names()]
+
+
+def names() -> list[str]:
+    """The names of all data sets, sorted."""
+    return sorted(_infos)
+
+
+def parameters(name: str) -> Mapping[str, Any]:
+    """The parameters of a data set and their defaults; raises `UnknownNameError`."""
+    if name not in _infos:
+        raise UnknownNameError("data set", name, _infos)
+    return _infos[name].parameters

@@ -1,0 +1,212 @@
+"""Tables in files: which column plays which role, and the columns as arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from rankplug import tables
+from rankplug.exceptions import DataError, nearest
+from rankplug.io import arrow_files, csv_files
+from rankplug.io.files import InputFile
+
+__all__ = ["Columns", "Roles", "label_roles", "query_roles", "read_columns"]
+
+DEFAULT_LABEL = "label"
+DEFAULT_QID = "qid"
+
+_UNNAMED = re.compile(r"|__index_level_\d+__")  # an index that pandas wrote along
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of columns by what they hold.
+
+    `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
+    text. With `partial`, relevance may be missing.
+    """
+
+    features: tuple[str, ...]
+    relevance: tuple[str, ...] = ()
+    ids: str | None = None
+    weight: str | None = None
+    partial: bool = False
+
+    @property
+    def complete_numbers(self) -> tuple[str, ...]:
+        """Columns in which every value must be a finite number."""
+        weight = () if self.weight is None else (self.weight,)
+        return (*(() if self.partial else self.relevance), *weight, *self.features)
+
+    @property
+    def partial_numbers(self) -> tuple[str, ...]:
+        """Columns of numbers in which values may be missing."""
+        return self.relevance if self.partial else ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of some roles as arrays."""
+
+    features: NDArray[Any]
+    relevance: NDArray[np.float64]
+    ids: NDArray[Any] | None
+    weight: NDArray[np.float64] | None
+
+
+def read_columns(
+    files: Sequence[InputFile],
+    format_: str,
+    choose: Callable[[list[str]], Roles],
+    dtype: DTypeLike | None,
+) -> tuple[Roles, Columns]:
+    """Columns of files, one file after the other, and their roles.
+
+    Parameters
+    ----------
+    files : sequence of InputFile
+    format_ : "csv", "parquet" or "arrow"
+    choose : callable
+        From the names of a file's columns to roles; raises `DataError` without the file's name.
+    dtype : float32, float64 or None
+        Of the features; None keeps float32 columns of Parquet and Arrow files.
+    """
+    roles = [_choose(file, format_, choose) for file in files]
+    for file, other in zip(files, roles, strict=True):
+        if set(other.features) != set(roles[0].features) or other.ids != roles[0].ids:
+            differing = {*other.features, other.ids} ^ {*roles[0].features, roles[0].ids}
+            listed = ", ".join(sorted(name for name in differing if name is not None))
+            raise DataError(
+                f"{files[0]} and {file} do not have the same columns: only one of them has "
+                f"{listed}; name the features with features=[...]"
+            )
+    parts = [_read(file, format_, roles[0], dtype) for file in files]
+    return roles[0], parts[0] if len(parts) == 1 else _concatenate(parts)
+
+
+def query_roles(
+    names: list[str],
+    *,
+    label: str | None,
+    qid: str | None,
+    weight: str | None,
+    features: Sequence[str] | None,
+    like: Sequence[str] | None,
+) -> Roles:
+    """Roles of the columns of query-document data; see `rankplug.read_data`."""
+    label = label or DEFAULT_LABEL
+    if qid is None and DEFAULT_QID in names and DEFAULT_QID not in (features or ()):
+        qid = DEFAULT_QID
+    roles = [("label", label), ("qid", qid), ("weight", weight)]
+    used = [name for _, name in roles if name is not None]
+    wrong = [
+        _unknown([name], names, f"{role}=...")
+        for role, name in roles
+        if name is not None and name not in names
+    ]
+    if len(set(used)) < len(used):
+        wrong.append("label, qid and weight must be different columns")
+    chosen, more = _features(names, set(used), features, like)
+    _raise_all(wrong + more)
+    return Roles(chosen, (label,), qid, weight)
+
+
+def label_roles(
+    names: list[str],
+    *,
+    labels: str | Sequence[str],
+    features: Sequence[str] | None,
+    like: Sequence[str] | None,
+) -> Roles:
+    """Roles of the columns of label-ranking data; see `rankplug.io.read_label_data`."""
+    label_names = [labels] if isinstance(labels, str) else list(labels)
+    missing = [name for name in label_names if name not in names]
+    wrong = [_unknown(missing, names, "labels=...")] if missing else []
+    chosen, more = _features(names, set(label_names), features, like)
+    _raise_all(wrong + more)
+    if isinstance(labels, str):
+        return Roles(chosen, ids=labels)
+    return Roles(chosen, tuple(label_names), partial=True)
+
+
+def _features(
+    names: list[str],
+    used: set[str],
+    features: Sequence[str] | None,
+    like: Sequence[str] | None,
+) -> tuple[tuple[str, ...], list[str]]:
+    """The feature columns, and what is wrong with them."""
+    others = [name for name in names if name not in used and not _UNNAMED.fullmatch(name)]
+    if features is None and like is None:
+        return tuple(others), [] if others else ["no column is left for the features"]
+    given = [features] if isinstance(features, str) else features
+    wanted = list(like or given or ())
+    missing = [name for name in wanted if name not in names]
+    wrong = [_unknown(missing, names, "features=[...]")] if missing else []
+    wrong += [f"column {name!r} has two roles" for name in wanted if name in used]
+    if not wanted or len(set(wanted)) < len(wanted):
+        wrong.append("features must name at least one column, and none twice")
+    unseen = [] if like is None else [name for name in given or others if name not in like]
+    if unseen:
+        wrong.append(
+            f"features unseen in training: {', '.join(unseen)}; drop these columns, or name the "
+            "features with features=[...] as in training"
+        )
+    return tuple(wanted), wrong
+
+
+def _unknown(missing: Sequence[str], names: list[str], argument: str) -> str:
+    listed = ", ".join(repr(name) for name in missing)
+    return f"no column {listed}{nearest(missing[0], names)}: name the right ones with {argument}"
+
+
+def _raise_all(wrong: list[str]) -> None:
+    if wrong:
+        raise DataError("; ".join(wrong))
+
+
+def _choose(file: InputFile, format_: str, choose: Callable[[list[str]], Roles]) -> Roles:
+    names = (
+        csv_files.column_names(file)
+        if format_ == "csv"
+        else arrow_files.column_names(file, format_)
+    )
+    try:
+        roles = choose(names)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    ids = () if roles.ids is None else (roles.ids,)
+    needed = (*roles.complete_numbers, *roles.partial_numbers, *ids)
+    twice = sorted({name for name in needed if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{file}: columns that occur more than once: {', '.join(twice)}")
+    return roles
+
+
+def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) -> Columns:
+    needed = (roles.complete_numbers, roles.partial_numbers, roles.ids)
+    if format_ == "csv":
+        table, ids = csv_files.read(file, *needed)
+    else:
+        table, ids = arrow_files.read(file, format_, *needed)
+    features = tables.to_matrix(table, roles.features)
+    weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
+    return Columns(
+        features if dtype is None else features.astype(dtype, copy=False),
+        tables.to_matrix(table, roles.relevance).astype(np.float64, copy=False),
+        ids,
+        weight,
+    )
+
+
+def _concatenate(parts: Sequence[Columns]) -> Columns:
+    def joined(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if arrays[0] is None else np.concatenate(arrays)
+
+    return Columns(joined("features"), joined("relevance"), joined("ids"), joined("weight"))

@@ -1,0 +1,187 @@
+"""Files: what they hold, their compression, and writing them whole or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import difflib
+import gzip
+import lzma
+import os
+import re
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rankplug.exceptions import DataError, ParameterError, nearest
+
+__all__ = [
+    "ENOUGH_PROBLEMS",
+    "FORMATS",
+    "InputFile",
+    "format_to_write",
+    "input_files",
+    "problems",
+    "replacing",
+]
+
+FORMATS = ("svmlight", "csv", "parquet", "arrow")
+
+_COMPRESSION: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+_COMPRESSED_SUFFIX: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
+_BINARY_FORMATS = {b"PAR1": "parquet", b"ARROW1": "arrow"}
+_FORMAT_OF_SUFFIX = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".txt": "svmlight",
+    ".dat": "svmlight",
+    ".letor": "svmlight",
+    ".libsvm": "svmlight",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+}
+ENOUGH_PROBLEMS = 6
+"""How many to look for: one more than an error message lists."""
+
+
+class InputFile:
+    """A file to read; compression and format are found out from its content."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The decompressed content.
+
+        Raises
+        ------
+        DataError
+            Also from within the block, if the file cannot be read to its end.
+        """
+        try:
+            with self._decompressed() as stream:
+                yield stream
+        except FileNotFoundError:
+            raise DataError(f"{self}: no such file{self._similar()}") from None
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            if isinstance(error, OSError) and error.strerror:
+                raise DataError(f"{self} cannot be read: {error.strerror}") from None
+            raise DataError(
+                f"{self} is damaged or incomplete ({error}): fetch or make it again"
+            ) from None
+
+    def find_format(self) -> str:
+        """One of `FORMATS`, by the first bytes, else the suffix, else the first line."""
+        with self.open() as stream:
+            start = stream.read(8)
+            for magic, name in _BINARY_FORMATS.items():
+                if start.startswith(magic):
+                    return name
+            by_suffix = _FORMAT_OF_SUFFIX.get(_text_suffix(self.path), "svmlight")
+            if by_suffix in ("parquet", "arrow"):
+                raise DataError(f"{self} is not a {by_suffix} file: its first bytes say otherwise")
+            if by_suffix == "csv":
+                return "csv"
+            stream.seek(0)
+            line = next((line for line in stream if line.partition(b"#")[0].strip()), b"")
+        separated = re.search(rb"[,;\t]", line.strip()) is not None
+        return "csv" if separated and b":" not in line else "svmlight"
+
+    def _decompressed(self) -> BinaryIO:
+        with self.path.open("rb") as stream:
+            start = stream.read(6)
+        for magic, opener in _COMPRESSION.items():
+            if start.startswith(magic):
+                return cast(BinaryIO, opener(self.path, "rb"))
+        return self.path.open("rb")
+
+    def _similar(self) -> str:
+        if not self.path.parent.is_dir():
+            return f" (nor is there a folder {self.path.parent})"
+        siblings = [file.name for file in self.path.parent.iterdir() if file.is_file()]
+        close = difflib.get_close_matches(self.path.name, siblings, n=1)
+        return f"; did you mean {str(self.path.with_name(close[0]))!r}?" if close else ""
+
+
+def input_files(
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], format_: str | None
+) -> tuple[list[InputFile], str]:
+    """The files and their common format, which is found out if `format_` is None."""
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise ParameterError("no file to read: path is an empty list")
+    if format_ is not None and format_ not in FORMATS:
+        raise ParameterError(f"unknown format {format_!r}{nearest(format_, FORMATS)}")
+    files = [InputFile(one) for one in paths]
+    formats = [file.find_format() if format_ is None else format_ for file in files]
+    if len(set(formats)) > 1:
+        listed = ", ".join(f"{file} ({name})" for file, name in zip(files, formats, strict=True))
+        raise DataError(f"files of different formats cannot be read together: {listed}")
+    return files, formats[0]
+
+
+def problems(where: object, found: Sequence[str]) -> DataError:
+    """The error that lists the first things that are wrong in a file."""
+    if len(found) == 1:
+        return DataError(f"{where}, {found[0]}")
+    shown = list(found[: ENOUGH_PROBLEMS - 1])
+    if len(found) > len(shown):
+        shown.append("and more")
+    return DataError(f"{where} has several problems:" + "".join(f"\n  {line}" for line in shown))
+
+
+def format_to_write(path: Path) -> str:
+    """The format that a file's name asks for."""
+    suffix = _text_suffix(path)
+    if suffix not in _FORMAT_OF_SUFFIX:
+        known = ", ".join(sorted(_FORMAT_OF_SUFFIX))
+        raise ParameterError(
+            f"{path}: the name must end in one of {known}; all but Parquet and Arrow also with "
+            ".gz, .bz2 or .xz"
+        )
+    format_ = _FORMAT_OF_SUFFIX[suffix]
+    if format_ in ("parquet", "arrow") and path.suffix.lower() in _COMPRESSED_SUFFIX:
+        raise ParameterError(f"{path}: {format_} files are compressed already, drop {path.suffix}")
+    return format_
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A stream (compressed if the name says so) that becomes the file when the block ends.
+
+    If the block fails, nothing is left behind and an earlier file stays as it was. Folders that
+    do not exist are made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    opener = _COMPRESSED_SUFFIX.get(path.suffix.lower(), open)
+    try:
+        with cast(BinaryIO, opener(temporary, "wb")) as stream:
+            yield stream
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _text_suffix(path: Path) -> str:
+    name = path.stem if path.suffix.lower() in _COMPRESSED_SUFFIX else path.name
+    return Path(name).suffix.lower()

@@ -1,0 +1,262 @@
+"""`read_data` and `read_label_data`: from files to checked data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from rankplug.arrays import Matrix
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import DataError, ParameterError
+from rankplug.io.columns import label_roles, query_roles, read_columns
+from rankplug.io.files import InputFile, input_files
+from rankplug.io.svmlight import read_svmlight
+from rankplug.parameters import Choice, Integer, Optional, check_parameters
+
+__all__ = ["read_data", "read_label_data"]
+
+_FLOAT_TYPES = ("float32", "float64", np.float32, np.float64)
+
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_data(
+    path: Paths,
+    *,
+    format: str | None = None,  # noqa: A002
+    label: str | None = None,
+    qid: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    n_features: int | None = None,
+    like: RankingData | None = None,
+    dense: bool | None = None,
+    dtype: DTypeLike | None = None,
+) -> RankingData:
+    """Read documents with graded relevance from a file.
+
+    LETOR/svmlight text has lines ``relevance qid:ID index:value ... # comment`` with ascending
+    indices from 1; features that a line leaves out are 0. CSV files have a header. Text may be
+    compressed (gzip, bzip2, xz). Without query ids all rows are one query; ids that are written
+    as plain integers become integers, others strings.
+
+    Parameters
+    ----------
+    path : path, or several
+        Several files are read as one: rows with the same query id become one query, whichever
+        files they stand in.
+    format : "svmlight", "csv", "parquet" or "arrow", optional
+        Found out from the content and the name if omitted.
+    label, qid, weight : str, optional
+        Columns of a table that hold relevance ("label" if omitted), query id ("qid" if omitted
+        and there is one) and query weight (none if omitted).
+    features : sequence of str, optional
+        Columns of a table that hold features; all others if omitted.
+    n_features : int, optional
+        Number of features of svmlight text; the largest index if omitted.
+    like : RankingData, optional
+        Data read before, for training: the new data get the same features in the same order
+        and form (dense or sparse, float32 or float64), 0 where svmlight text has none.
+    dense : bool, optional
+        Whether features become an array or CSR; if omitted, svmlight text is dense when it
+        writes at least half of the values, and tables are. Zeros are not stored in CSR.
+    dtype : float32 or float64, optional
+        Of the features; float64 if omitted, but float32 columns of Parquet and Arrow stay so.
+
+    Raises
+    ------
+    DataError
+        If a file is missing, empty, damaged or malformed, or holds values that are missing or
+        infinite, or features that `like` does not have; names file, line or row, and column.
+    ParameterError
+        If an argument does not fit the format.
+    """
+    files, format_ = input_files(path, format)
+    form = _Form.of(n_features, like, dense, dtype)
+    if format_ == "svmlight":
+        _refuse(format_, label=label, qid=qid, weight=weight, features=features)
+        X, relevance, ids = form.read_text(files)
+        return RankingData.from_arrays(X, relevance, ids, feature_names=form.feature_names)
+    _refuse(format_, n_features=n_features)
+    choose = partial(
+        query_roles,
+        label=label,
+        qid=qid,
+        weight=weight,
+        features=features,
+        like=form.feature_names,
+    )
+    roles, columns = read_columns(files, format_, choose, form.dtype)
+    return RankingData.from_arrays(
+        form.shaped(columns.features),
+        columns.relevance[:, 0],
+        columns.ids,
+        sample_weight=columns.weight,
+        feature_names=roles.features,
+    )
+
+
+def read_label_data(
+    path: Paths,
+    *,
+    format: str | None = None,  # noqa: A002
+    labels: str | Sequence[str] | None = None,
+    ranks: bool = False,
+    features: Sequence[str] | None = None,
+    n_features: int | None = None,
+    like: LabelRankingData | None = None,
+    dense: bool | None = None,
+    dtype: DTypeLike | None = None,
+) -> LabelRankingData:
+    """Read instances with a class, or with a relevance or rank for each label, from a file.
+
+    Parameters
+    ----------
+    path, format, features, n_features, dense, dtype
+        As for `read_data`.
+    labels : str or sequence of str
+        Of a table: the column that holds the class, or one column for each label. Of svmlight
+        text: None, the first number of a line is the class.
+    ranks : bool
+        The label columns hold ranks from 1, the best; relevance is the number of labels minus
+        the rank. Missing values mean that the label is not compared.
+    like : LabelRankingData, optional
+        Data read before, for training: the new data get the same features and classes.
+
+    Raises
+    ------
+    DataError
+        As `read_data`; also if a class is not in `like`, or a rank not between 1 and the number
+        of labels.
+    ParameterError
+        If an argument does not fit the format.
+    """
+    files, format_ = input_files(path, format)
+    where = ", ".join(map(str, files))
+    form = _Form.of(n_features, like, dense, dtype)
+    if format_ == "svmlight":
+        _refuse(format_, labels=labels, ranks=ranks or None, features=features)
+        X, values, ids = form.read_text(files)
+        if ids is not None:
+            raise DataError(f"{where}: query ids are for read_data, which reads ranking data")
+        return _class_data(where, X, _whole(values), form, like)
+    if labels is None:
+        raise ParameterError("name the class column, labels='...', or columns, labels=['...']")
+    _refuse(format_, n_features=n_features)
+    choose = partial(label_roles, labels=labels, features=features, like=form.feature_names)
+    roles, columns = read_columns(files, format_, choose, form.dtype)
+    form = replace(form, feature_names=roles.features)
+    X = form.shaped(columns.features)
+    if columns.ids is not None:
+        return _class_data(where, X, columns.ids, form, like)
+    relevance = columns.relevance
+    if ranks:
+        relevance = _relevance_of_ranks(where, relevance, roles.relevance)
+    return LabelRankingData.from_arrays(
+        X, relevance, labels=roles.relevance, feature_names=roles.features
+    )
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the features shall look like; None leaves it to the file."""
+
+    n_features: int | None
+    feature_names: Sequence[str] | None
+    dense: bool | None
+    dtype: DTypeLike | None
+
+    @classmethod
+    def of(
+        cls,
+        n_features: int | None,
+        like: RankingData | LabelRankingData | None,
+        dense: bool | None,
+        dtype: DTypeLike | None,
+    ) -> _Form:
+        check_parameters(
+            "reading data",
+            {"n_features": Optional(Integer(1)), "dense": Optional(Choice((True, False)))},
+            {"n_features": n_features, "dense": dense},
+        )
+        if dtype is not None and dtype not in _FLOAT_TYPES:
+            raise ParameterError(f"dtype={dtype!r} must be 'float32' or 'float64'")
+        if like is None:
+            return cls(n_features, None, dense, dtype)
+        if not isinstance(like, RankingData | LabelRankingData):
+            raise ParameterError("like must be data read before, RankingData or LabelRankingData")
+        if n_features not in (None, like.n_features):
+            raise ParameterError(
+                f"n_features={n_features} but the data of like have {like.n_features}"
+            )
+        return cls(
+            like.n_features,
+            like.feature_names,
+            not sparse.issparse(like.X) if dense is None else dense,
+            like.X.dtype if dtype is None else dtype,
+        )
+
+    def read_text(
+        self, files: Sequence[InputFile]
+    ) -> tuple[Matrix, NDArray[np.float64], NDArray[Any] | None]:
+        dtype = np.float64 if self.dtype is None else self.dtype
+        return read_svmlight(files, n_features=self.n_features, dense=self.dense, dtype=dtype)
+
+    def shaped(self, features: NDArray[Any]) -> Matrix:
+        if self.n_features not in (None, features.shape[1]):
+            raise DataError(
+                f"{features.shape[1]} feature columns, but the data of like have "
+                f"{self.n_features}: name them with features=[...]"
+            )
+        return sparse.csr_array(features) if self.dense is False else features
+
+
+def _refuse(format_: str, **arguments: object) -> None:
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: not for {format_} files, leave it out")
+
+
+def _class_data(
+    where: str, X: Matrix, classes: NDArray[Any], form: _Form, like: LabelRankingData | None
+) -> LabelRankingData:
+    if like is None:
+        return LabelRankingData.from_arrays(X, classes, feature_names=form.feature_names)
+    labels = like.labels
+    if classes.dtype.kind != labels.dtype.kind:
+        classes, labels = classes.astype(np.str_), labels.astype(np.str_)
+    unseen = np.setdiff1d(classes, labels)
+    if unseen.size:
+        raise DataError(f"{where}: classes unseen in training: {', '.join(map(str, unseen))}")
+    relevance = classes[:, np.newaxis] == labels
+    return LabelRankingData.from_arrays(
+        X, relevance, labels=like.labels, feature_names=form.feature_names
+    )
+
+
+def _whole(values: NDArray[np.float64]) -> NDArray[Any]:
+    """Integers if all values are whole numbers."""
+    whole = np.abs(values) < 2**53
+    whole &= values == np.rint(values)
+    return values.astype(np.int64) if whole.all() else values
+
+
+def _relevance_of_ranks(
+    where: str, ranks: NDArray[np.float64], names: Sequence[str]
+) -> NDArray[np.float64]:
+    n_labels = len(names)
+    wrong = np.argwhere((ranks < 1) | (ranks > n_labels))
+    if wrong.size:
+        row, label = wrong[0]
+        raise DataError(
+            f"{where}, row {row}, column {names[label]!r}: {ranks[row, label]:g} is not a rank "
+            f"from 1 to {n_labels}; leave out ranks=True if the columns hold relevance"
+        )
+    return n_labels - ranks
