@@ -23,6 +23,8 @@ _HOME = {
     "make_solver": "registry",
     "path": "solver",
     "read_data": "io",
+    "read_label_data": "io",
+    "write_data": "io",
 }
 
 __all__ = [
@@ -39,11 +41,13 @@ __all__ = [
     "make_solver",
     "path",
     "read_data",
+    "read_label_data",
+    "write_data",
 ]
 
 if TYPE_CHECKING:
     from rankplug.data import LabelRankingData, RankingData
-    from rankplug.io import read_data
+    from rankplug.io import read_data, read_label_data, write_data
     from rankplug.label_ranker import LabelRanker
     from rankplug.models import load_model
     from rankplug.ranker import Ranker

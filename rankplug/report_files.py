@@ -164,6 +164,7 @@ _PAGE = Template("""\
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3rem 0.8rem; border-bottom: 1px solid #ccc; text-align: right; }
+td { white-space: nowrap; }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 .wide { overflow-x: auto; }
 img { max-width: 100%; margin-top: 1.5rem; }

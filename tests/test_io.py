@@ -101,9 +101,10 @@ def test_svmlight_is_read_as_written(written, compression, block, dense):
 
 
 @settings(max_examples=40)
-@given(svmlight_texts())
-def test_both_parsers_agree(written):
-    with TemporaryDirectory() as folder:
+@given(svmlight_texts(), st.sampled_from([1, 7, 50, 1 << 24]))
+def test_both_parsers_agree(written, block):
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(svmlight, "_BLOCK", block)
         file = InputFile(save(folder, written[0]))
         fast = svmlight._read_fast(file, None, np.float64)
         slow = parse_lines(file, None, np.float64)
@@ -460,6 +461,13 @@ def test_line_numbers_count_lines_within_quotes(tmp_path):
     path = save(tmp_path, 'title,label,x\n"two\nlines",1,2\nplain,0,oops\n', "a.csv")
     with pytest.raises(DataError, match="line 4, column 'x'"):
         read_data(path, features=["x"])
+
+
+def test_long_csv_with_line_ends_within_quotes(tmp_path):
+    # more than Arrow parses at once, so that it must not cut the file at just any line end
+    rows = "".join(f'{i % 3},"{"a line" * 20}\n\n{i}",{i}\n' for i in range(20_000))
+    data = read_data(save(tmp_path, "label,title,x\n" + rows, "a.csv"), features=["x"])
+    np.testing.assert_array_equal(data.X[:, 0], np.arange(20_000))
 
 
 def test_csv_that_is_no_text(tmp_path):

@@ -177,6 +177,8 @@ def test_zeros_as_values_are_another_model_and_refused_where_absent(data):
     as_missing = small().solve(data).model.predict(data.X)
     as_values = small(zeros="value").solve(data).model.predict(data.X)
     assert np.any(as_missing != as_values)
+    model = small(zeros="value").solve(data).model
+    np.testing.assert_array_equal(model.predict(sparse.csr_array(data.X)), as_values)
     with pytest.raises(DataError, match=r"zeros='value'.*toarray"):
         small(zeros="value").solve(replaced(data, X=sparse.csr_array(data.X)))
 

@@ -71,8 +71,10 @@ class XGBoostModel(Model):
         return scores
 
     def _margins(self, rows: Matrix) -> NDArray[np.float64]:
-        # XGBoost's in-place prediction knows csr_matrix but not csr_array.
-        known = sparse.csr_matrix(rows) if sparse.issparse(rows) else rows
+        known: Any = rows
+        if sparse.issparse(rows):
+            # XGBoost takes absent entries as missing; and it knows csr_matrix, not csr_array.
+            known = known.toarray() if self.zeros == "value" else sparse.csr_matrix(rows)
         margins = self.booster.inplace_predict(
             known, predict_type="margin", missing=missing_value(self.zeros)
         )
