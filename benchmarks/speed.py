@@ -23,7 +23,7 @@ from rankplug.solver import Solver, SolverResult
 Row = dict[str, Any]
 
 TOL = 1e-3
-_PATH = tuple(float(C) for C in np.logspace(-6, 1, 8))
+_PATH = tuple(1e-5 * 4.0**i for i in range(8))
 _MULTIPLIES = 5
 
 

@@ -138,10 +138,17 @@ def _run(args: argparse.Namespace) -> int:
         report = run(recipe, observer=observer, progress=not args.quiet, output=output)
     print(report.to_text())
     print(f"report: {output / 'report.html'}")
-    print(f"runs:   mlflow ui --backend-store-uri {shlex.quote(observer.tracking_uri)}")
+    print(f"runs:   {_how_to_see(observer.tracking_uri)}")
     if report.interrupted:
         return _INTERRUPTED
     return _FAILED if report.failed else 0
+
+
+def _how_to_see(tracking_uri: str) -> str:
+    """A tracking server shows its runs itself, any other store needs one."""
+    if tracking_uri.startswith("http"):
+        return tracking_uri
+    return f"mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}"
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

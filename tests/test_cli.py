@@ -279,3 +279,8 @@ def test_a_real_run_is_tracked_in_the_output_folder(tmp_path):
     names = {run.info.run_name for run in client.search_runs(experiments)}
     assert names == {"small", "tree-tron", "other"}
     assert {file.name for file in tmp_path.iterdir()} == {"small.yaml", "out"}
+
+
+def test_a_tracking_server_shows_its_runs_itself():
+    assert cli._how_to_see("http://localhost:5000") == "http://localhost:5000"
+    assert cli._how_to_see("sqlite:///a b.db") == "mlflow ui --backend-store-uri 'sqlite:///a b.db'"

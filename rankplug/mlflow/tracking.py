@@ -9,8 +9,8 @@ parent run
     table also as description.
 child runs
     Named like the recipe's entries. The solver's parameters, and ``solver``, its registered
-    name; the data sets as inputs; the model, which takes features as the solver got them, that
-    is after the recipe's ``scale``.
+    name; the data sets as inputs; the model, which takes unscaled features: the recipe's
+    ``scale`` is a part of it.
 metrics of a child run
     ``ndcg_at_10`` and so on of the test set; with ``train_`` or ``valid_`` before the name, of
     another set. ``train_seconds``, ``train_cpu_seconds``, ``predict_seconds``, ``n_iter``,
