@@ -22,6 +22,19 @@ def rows(source: Path, target: Path) -> None:
     figure.savefig(target, dpi=150)
 
 
+def l1_rows(source: Path, target: Path) -> None:
+    """CPU time against rows, as in Figure 1 of Airola et al. (2011)."""
+    table = results.read(source)
+    for row in table:
+        row["wall_s"] = row["thread_cpu_s"]
+    figure, (axis,) = _figure(1)
+    for solver in dict.fromkeys(row["solver"] for row in table):
+        _line(axis, [row for row in table if row["solver"] == solver], "n_samples", solver)
+    axis.set(title="text-scores, hinge loss", xlabel="rows", ylabel="CPU seconds, one thread")
+    axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
 def levels(source: Path, target: Path) -> None:
     """Time of a whole solve, and of one pass, against the number of levels."""
     table = results.read(source)
@@ -37,7 +50,54 @@ def levels(source: Path, target: Path) -> None:
     figure.savefig(target, dpi=150)
 
 
-PLOTS = {"rows": rows, "levels": levels}
+def interior_point(source: Path, target: Path) -> None:
+    """Time to a gap of 0.01 against the number of labels: Figure 7 of the SOPOPO paper."""
+    table = results.read(source)
+    figure, (axis,) = _figure(1)
+    for solver in dict.fromkeys(row["solver"] for row in table):
+        _line(axis, [row for row in table if row["solver"] == solver], "k", solver)
+    axis.set(xlabel="labels k, for 10 k instances", ylabel="seconds, one thread")
+    axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
+def phase_transition(source: Path, target: Path) -> None:
+    """Rise of the dual objective and the gap by visits: Figure 8 of the SOPOPO paper."""
+    table = results.read(source)
+    visits = [float(row["visits"]) for row in table]
+    figure, axes = _figure(2)
+    for axis, column in zip(axes, ("dual_rise", "gap"), strict=True):
+        axis.loglog(visits, [max(float(row[column]), 1e-16) for row in table], marker=".")
+    axes[0].set(title="rise of the dual objective in an epoch", xlabel="visits to instances")
+    axes[1].set(title="duality gap", xlabel="visits to instances")
+    figure.savefig(target, dpi=150)
+
+
+def dirty_model(source: Path, target: Path) -> None:
+    """Residual and objective against iterations: Figure 1 of Kadkhodaie et al. (2015)."""
+    table = results.read(source)
+    figure, axes = _figure(2)
+    for axis, column in zip(axes, ("primal_residual", "objective_gap"), strict=True):
+        for variant in dict.fromkeys(row["variant"] for row in table):
+            line = [row for row in table if row["variant"] == variant]
+            axis.semilogy(
+                [int(row["n_iter"]) for row in line],
+                [float(row[column]) for row in line],
+                label=variant,
+            )
+        axis.set(xlabel="iterations", ylabel=column.replace("_", " "), xscale="linear")
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
+PLOTS = {
+    "dirty_model": dirty_model,
+    "l1_rows": l1_rows,
+    "rows": rows,
+    "levels": levels,
+    "interior_point": interior_point,
+    "phase_transition": phase_transition,
+}
 
 
 def _figure(n_panels: int):  # type: ignore[no-untyped-def]

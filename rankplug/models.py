@@ -20,14 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import tables
-from rankplug.data import Matrix, as_matrix
-from rankplug.exceptions import DataError, ModelFormatError, nearest
+from rankplug.data import LabelRankingData, Matrix, RankingData, as_matrix
+from rankplug.exceptions import DataError, ModelFormatError, ParameterError, nearest
 
 __all__ = [
     "SCHEMA_VERSION",
     "LabelLinearModel",
     "LinearModel",
     "Model",
+    "linear_model",
+    "linear_weights",
     "load_arrays",
     "load_model",
     "model_class",
@@ -200,6 +202,28 @@ class LabelLinearModel(Model):
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
         arrays = load_arrays(folder / _ARRAYS, "coef", "labels")
         return cls(arrays["coef"], arrays["labels"])
+
+
+def linear_model(w: NDArray[np.float64], data: RankingData | LabelRankingData) -> Model:
+    """The model of the weights that a linear solver found: one vector, or one for each label."""
+    if isinstance(data, RankingData):
+        return LinearModel(w)
+    return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)
+
+
+def linear_weights(model: Model) -> NDArray[np.float64]:
+    """The weights of a linear model, as one vector; the reverse of `linear_model`.
+
+    Raises
+    ------
+    ParameterError
+        If the model is not linear, so that no linear solver can start from it.
+    """
+    if not isinstance(model, LinearModel | LabelLinearModel):
+        raise ParameterError(
+            f"linear solvers start from linear models, not from kind {model.kind!r}"
+        )
+    return np.asarray(model.coef.ravel())
 
 
 _CORE_KINDS: dict[str, type[Model]] = {

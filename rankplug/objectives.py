@@ -13,32 +13,50 @@ twice, whatever the reduction.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug._fast.pairs import ActivePairs
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.shards import Shards, open_shards
 
-__all__ = ["Reduction", "SquaredHinge", "pair_weights", "squared_hinge_objective"]
+__all__ = [
+    "Hinge",
+    "PairLoss",
+    "Reduction",
+    "SmoothedHinge",
+    "SquaredHinge",
+    "hinge_objective",
+    "pair_weights",
+    "squared_hinge_objective",
+]
 
 Vector: TypeAlias = NDArray[np.float64]
 Reduction: TypeAlias = Literal["sum", "mean", "query-mean"]
 
 
-class SquaredHinge:
-    """Squared hinge loss over all pairs, at scores that follow the optimiser.
+class PairLoss(ABC):
+    """A loss of all pairs, summed, at scores that follow the optimiser.
 
-        loss(w) = sum over (i, j) in P of c_q(i,j) max(0, 1 - (s_i - s_j))^2,   s = X w
+        loss(w) = sum over (i, j) in P of c_q(i,j) h(1 - (s_i - s_j)),   s = X w
 
-    with ``c_q`` the weights the shards were opened with. Implements
+    with ``c_q`` the weights the shards were opened with; a class says what h is. Implements
     `rankplug.optim.newton_cg.LinearLoss`; `n_passes` counts reads of all features.
     """
+
+    factor = 1.0
+    """From the shards' products to gradients and Hessians, see `rankplug.shards.Evaluate`."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
         self.n_passes = 0.0
+
+    @abstractmethod
+    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+        """The loss of a shard's pairs at some scores; see `rankplug.shards.Evaluate`."""
 
     @property
     def n_columns(self) -> int:
@@ -48,24 +66,24 @@ class SquaredHinge:
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None
-        return float(self.shards.sum(lambda shard: shard.move_to(w)))
+        return float(self.shards.sum(lambda shard: shard.move_to(w, self.evaluate)))
 
     def gradient(self) -> Vector:
         """Gradient of the loss by the weights."""
         self.n_passes += 1
-        gradient: Vector = self.shards.sum(lambda shard: shard.gradient())
+        gradient: Vector = self.factor * self.shards.sum(lambda shard: shard.gradient())
         return gradient
 
     def hessian_product(self, v: Vector) -> Vector:
         """Generalised Hessian of the loss times `v`."""
         self.n_passes += self.shards.passes_per_product
-        product: Vector = self.shards.sum(lambda shard: shard.hessian_product(v))
+        product: Vector = self.factor * self.shards.sum(lambda shard: shard.laplacian(v))
         return product
 
     def hessian_diagonal(self) -> Vector:
         """Approximate diagonal of the Hessian at the current point, O(elements of X)."""
         self.n_passes += 1
-        diagonal: Vector = self.shards.sum(lambda shard: shard.hessian_diagonal())
+        diagonal: Vector = self.factor * self.shards.sum(lambda shard: shard.laplacian_diagonal())
         return diagonal
 
     @property
@@ -77,7 +95,8 @@ class SquaredHinge:
         """The Hessian at the current point, estimated from a sample of the queries."""
         fraction = self.shards.sample_fraction
         self.n_passes += fraction
-        gram: NDArray[np.float64] = self.shards.sum(lambda shard: shard.hessian_gram(fraction))
+        gram: NDArray[np.float64] = self.shards.sum(lambda shard: shard.laplacian_gram(fraction))
+        gram *= self.factor
         return gram
 
     def start_direction(self) -> None:
@@ -90,11 +109,84 @@ class SquaredHinge:
 
     def loss_along(self, step: float) -> float:
         """Loss after `step` times the direction; reads no features."""
-        return float(self.shards.sum(lambda shard: shard.loss_along(step)))
+        return float(self.shards.sum(lambda shard: shard.loss_along(step, self.evaluate)))
 
     def accept(self) -> None:
         """Make the step last tried the current point."""
         self.shards.map(lambda shard: shard.accept())
+
+
+class SquaredHinge(PairLoss):
+    """``h(t) = max(0, t)^2``."""
+
+    factor = 2.0
+
+    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+        """See `PairLoss.evaluate`."""
+        pairs.update(scores)
+        return pairs.squared_hinge(scores, coefficient)
+
+
+class Hinge(PairLoss):
+    """``h(t) = max(0, t)``, which has subgradients; its Hessian is of no use.
+
+    Implements `rankplug.optim.cutting_planes.LineLoss`.
+    """
+
+    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+        """See `PairLoss.evaluate`."""
+        pairs.update(scores)
+        return pairs.hinge(scores, coefficient)
+
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current point to `w` the direction."""
+        self.n_passes += 1
+        self.shards.map(lambda shard: shard.aim_at(w))
+
+    def slope(self) -> float:
+        """Slope of the loss along the direction at the current point."""
+        return float(self.shards.sum(lambda shard: shard.slope()))
+
+    def slope_along(self) -> float:
+        """Slope of the loss along the direction at the step last tried."""
+        return float(self.shards.sum(lambda shard: shard.slope_along()))
+
+    def gradient_along(self) -> Vector:
+        """A subgradient of the loss by the weights at the step last tried."""
+        self.n_passes += 1
+        gradient: Vector = self.shards.sum(lambda shard: shard.gradient_along())
+        return gradient
+
+
+class SmoothedHinge(PairLoss):
+    """``h(t) = t^2 / (2 width)`` for t in (0, width), ``t - width / 2`` above: a Huber hinge.
+
+    Implements `rankplug.optim.smoothing.SmoothedLoss`.
+    """
+
+    def __init__(self, shards: Shards, width: float = 1.0) -> None:
+        super().__init__(shards)
+        self.width = width
+        self.factor = 1.0 / width
+
+    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+        """See `PairLoss.evaluate`."""
+        pairs.update(scores, band=self.width)
+        return 0.5 * self.factor * pairs.squared_hinge(scores, coefficient)
+
+    def narrow(self, width: float) -> float:
+        """Change the width; return the new loss at the current point, without a pass over X."""
+        self.width = width
+        self.factor = 1.0 / width
+        return float(self.shards.sum(lambda shard: shard.stay(self.evaluate)))
+
+    def hinge(self) -> float:
+        """What the loss would be without smoothing, at the current point."""
+        return float(self.shards.sum(lambda shard: shard.hinge()))
+
+    def total_slope(self) -> float:
+        """``sum over (i, j) in P of c_q(i,j) h'(1 - (s_i - s_j))`` at the current point."""
+        return self.factor * float(self.shards.sum(lambda shard: shard.clipped_slack()))
 
 
 def pair_weights(data: RankingData | LabelRankingData, reduction: Reduction) -> Vector:
@@ -125,5 +217,18 @@ def squared_hinge_objective(
     """
     with open_shards(data, pair_weights(data, reduction), n_threads=1) as shards:
         loss = SquaredHinge(shards)
+        value = 0.5 * float(w @ w) + C * loss.move_to(w)
+        return value, w + C * loss.gradient()
+
+
+def hinge_objective(
+    data: RankingData | LabelRankingData,
+    w: Vector,
+    C: float,
+    reduction: Reduction = "sum",
+) -> tuple[float, Vector]:
+    """``1/2 w.w + C loss(w)`` with the plain hinge, and a subgradient."""
+    with open_shards(data, pair_weights(data, reduction), n_threads=1) as shards:
+        loss = Hinge(shards)
         value = 0.5 * float(w @ w) + C * loss.move_to(w)
         return value, w + C * loss.gradient()

@@ -10,7 +10,15 @@ from typing import Any
 
 from rankplug.exceptions import ParameterError
 
-__all__ = ["Choice", "Integer", "Optional", "Parameter", "Real", "check_parameters"]
+__all__ = [
+    "Choice",
+    "ChoiceOrFunction",
+    "Integer",
+    "Optional",
+    "Parameter",
+    "Real",
+    "check_parameters",
+]
 
 
 class Parameter:
@@ -86,6 +94,18 @@ class Choice(Parameter):
 
     def __str__(self) -> str:
         return "one of " + ", ".join(repr(value) for value in self.values)
+
+
+@dataclass(frozen=True)
+class ChoiceOrFunction(Choice):
+    """One of a few values, or a function of the caller's."""
+
+    def accepts(self, value: Any) -> bool:
+        """Whether `value` is one of the choices or can be called."""
+        return callable(value) or super().accepts(value)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, or a function"
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,7 @@ class ProgressBars(Observer):
         """Open the bar; it is hidden when the output is no terminal."""
         from tqdm import tqdm
 
-        params = solver.get_params(deep=False)
-        most = params.get("max_iter") or params.get("n_estimators")
+        most = solver.get_params(deep=False).get(solver.iteration_limit)
         self._bar = tqdm(desc=name, total=most, unit="it", disable=None, leave=True)
 
     def progress(self, name: str, progress: Progress) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,14 @@ from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.matrices import DenseRows, KeslerRows, RowMatrix, SparseRows
 
-__all__ = ["Shard", "Shards", "open_shards"]
+__all__ = ["Evaluate", "Shard", "Shards", "open_shards"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
+Vector: TypeAlias = NDArray[np.float64]
+Evaluate: TypeAlias = Callable[[ActivePairs, Vector, Vector], float]
+"""Finds the active pairs at some scores, returns the loss and writes coefficients c. Up to a factor
+of the loss, ``X' c`` is its gradient and, L being the pairs' Laplacian, ``X' L X`` its Hessian.
+"""
 
 _SHARD_ELEMENTS = 2**21
 _MAX_SHARDS = 256
@@ -37,7 +41,7 @@ class Shard:
     """Some queries, the active pairs at the current scores, and scores to be tried.
 
     Scores never leave the shard: what goes in and out are weights of length `n_columns`,
-    step lengths and losses.
+    step lengths and losses. Which loss it is, the caller says by an `Evaluate`.
 
     Parameters
     ----------
@@ -65,36 +69,44 @@ class Shard:
         self._direction = np.zeros(matrix.n_rows)
         self._scratch = np.zeros(matrix.n_rows)
 
-    def move_to(self, w: Vector | None) -> float:
-        """Go to the scores ``X w`` (0 for None); return the squared hinge loss there."""
+    def move_to(self, w: Vector | None, evaluate: Evaluate) -> float:
+        """Go to the scores ``X w`` (0 for None); return the loss there."""
         if w is None:
             self.scores[:] = 0.0
         else:
             self.matrix.dot(w, self.scores)
-        self.pairs.update(self.scores)
-        return float(self.pairs.squared_hinge(self.scores, self._coefficient))
+        return self.stay(evaluate)
+
+    def stay(self, evaluate: Evaluate) -> float:
+        """Return the loss, which may be another one than before, at the current scores."""
+        return evaluate(self.pairs, self.scores, self._coefficient)
 
     def gradient(self) -> Vector:
-        """Gradient of the loss by the weights."""
-        return 2.0 * self.matrix.transposed_dot(self._coefficient)
+        """``X' c`` at the current scores."""
+        return self.matrix.transposed_dot(self._coefficient)
 
-    def hessian_product(self, v: Vector) -> Vector:
-        """Generalised Hessian of the loss times `v`; remembers ``X v``."""
-        return 2.0 * self.matrix.laplacian(self.pairs, v, self._product, self._scratch)
+    def gradient_along(self) -> Vector:
+        """``X' c`` at the scores last tried."""
+        return self.matrix.transposed_dot(self._tried_coefficient)
 
-    def hessian_diagonal(self) -> Vector:
-        """Approximate diagonal of the Hessian, see `RowMatrix.laplacian_diagonal`."""
-        weight = np.repeat(self.query_weight, np.diff(self.query_ptr))
-        count = self.pairs.count * weight
-        return 2.0 * self.matrix.laplacian_diagonal(self.query_ptr, count)
+    def laplacian(self, v: Vector) -> Vector:
+        """``X' L X v``, L the Laplacian of the current pairs; remembers ``X v``."""
+        return self.matrix.laplacian(self.pairs, v, self._product, self._scratch)
 
-    def hessian_gram(self, fraction: float) -> NDArray[np.float64]:
-        """The Hessian of the loss, estimated from a fraction of the rows."""
+    def laplacian_diagonal(self) -> Vector:
+        """Approximate diagonal of ``X' L X``, see `RowMatrix.laplacian_diagonal`."""
+        return self.matrix.laplacian_diagonal(self.query_ptr, self._weighted_count())
+
+    def laplacian_gram(self, fraction: float) -> NDArray[np.float64]:
+        """``X' L X``, estimated from a fraction of the rows."""
         rows, query = _sample_rows(self.query_ptr, fraction)
-        count = self.pairs.count * np.repeat(self.query_weight, np.diff(self.query_ptr))
+        count = self._weighted_count()
         total, taken = count.sum(), count[rows].sum()
-        scale = 2.0 * total / taken if taken > 0 else 0.0
+        scale = total / taken if taken > 0 else 0.0
         return scale * self.matrix.laplacian_gram(rows, query, count[rows])
+
+    def _weighted_count(self) -> Vector:
+        return self.pairs.count * np.repeat(self.query_weight, np.diff(self.query_ptr))
 
     def start_direction(self) -> None:
         """Forget the direction gathered so far."""
@@ -105,12 +117,32 @@ class Shard:
         np.multiply(self._product, step, out=self._scratch)
         self._direction += self._scratch
 
-    def loss_along(self, step: float) -> float:
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current scores to ``X w`` the direction."""
+        self.matrix.dot(w, self._direction)
+        self._direction -= self.scores
+
+    def loss_along(self, step: float, evaluate: Evaluate) -> float:
         """Loss after `step` times the direction, without reading the features."""
         np.multiply(self._direction, step, out=self._tried)
         self._tried += self.scores
-        self._tried_pairs.update(self._tried)
-        return float(self._tried_pairs.squared_hinge(self._tried, self._tried_coefficient))
+        return evaluate(self._tried_pairs, self._tried, self._tried_coefficient)
+
+    def slope_along(self) -> float:
+        """``c`` at the scores last tried, times the direction."""
+        return float(self._tried_coefficient @ self._direction)
+
+    def slope(self) -> float:
+        """``c`` at the current scores, times the direction."""
+        return float(self._coefficient @ self._direction)
+
+    def hinge(self) -> float:
+        """Sum of the slacks of the current pairs, weighted."""
+        return self.pairs.hinge(self.scores, self._scratch)
+
+    def clipped_slack(self) -> float:
+        """The same with each slack clipped at the band that the loss is curved in."""
+        return self.pairs.clipped_slack(self.scores)
 
     def accept(self) -> None:
         """Make the step last tried the current point."""

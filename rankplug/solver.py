@@ -159,6 +159,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     name: ClassVar[str]
     tags: ClassVar[SolverTags]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
+    iteration_limit: ClassVar[str] = "max_iter"
+    """The parameter that bounds the number of iterations, for messages and progress bars."""
 
     def solve(
         self,
@@ -246,8 +248,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
             warnings.warn(
                 f"{self.name} stopped after {result.n_iter} iterations before reaching its "
-                f"tolerance{f' ({values})' if values else ''}: raise max_iter or tol, scale the "
-                "features, or regularise more",
+                f"tolerance{f' ({values})' if values else ''}: raise "
+                f"{self.iteration_limit} or tol, scale the features, or regularise more",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -58,16 +58,17 @@ def test_solvers_of_one_problem_reach_one_objective(tables):
 
 
 def test_a_refusal_is_a_row_with_a_reason(tables):
-    refused = [row for row in tables["rivals"] if row["note"]]
+    # The column is only there if some rival refused the data.
+    refused = [row for row in tables["rivals"] if row.get("note")]
     for row in refused:
         assert not row["wall_s"]
-    if importlib.util.find_spec("dlib") is not None:
-        assert [row["solver"] for row in refused] == ["dlib-svm-rank"]
+    dlib_is_here = importlib.util.find_spec("dlib") is not None
+    assert [row["solver"] for row in refused] == ["dlib-svm-rank"] * dlib_is_here
 
 
 def test_every_rival_is_scored_by_the_same_metrics(tables):
     for row in tables["rivals"]:
-        if not row["note"]:
+        if not row.get("note"):
             assert 0 < float(row["ndcg@10"]) <= 1
             assert 0 < float(row["pairwise_accuracy"]) <= 1
 

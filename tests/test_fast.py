@@ -62,6 +62,33 @@ def test_active_pairs_equal_listed_pairs(shard):
     assert pairs.hinge(score, out) == pytest.approx(hinge, abs=1e-9, rel=1e-9)
 
 
+@given(shards(), st.sampled_from([1.0, 0.7, 1e-3]))
+def test_a_band_leaves_straight_pairs_out(shard, share):
+    """Curvature ends where the slack reaches the band; windows with and without are renewed."""
+    score, relevance, query_ptr, weight, margin = shard
+    if len(score) == 0:
+        return
+    band = share * margin
+    pairs = ActivePairs(Queries(query_ptr, relevance, weight))
+    pairs.update(np.cos(np.arange(len(score), dtype=float)), margin, band)
+    pairs.update(score, margin, band)
+    everything, squared, hinge = listed_pairs(score, relevance, query_ptr, weight, margin)
+    straight, beyond, excess = listed_pairs(score, relevance, query_ptr, weight, margin - band)
+    z = np.sin(np.arange(len(score)) + 0.5)
+    out, plain = np.empty((2, len(score)))
+    pairs.laplacian(z, out)
+    np.testing.assert_allclose(out, (everything - straight) @ z, atol=1e-10)
+    assert pairs.squared_hinge(score, out) == pytest.approx(squared - beyond, abs=1e-9, rel=1e-9)
+    assert pairs.clipped_slack(score) == pytest.approx(hinge - excess, abs=1e-9, rel=1e-9)
+    assert pairs.hinge(score, out) == pytest.approx(hinge, abs=1e-9, rel=1e-9)
+    pairs.update(score, margin)
+    assert pairs.squared_hinge(score, out) == pytest.approx(squared, abs=1e-9, rel=1e-9)
+    fresh = ActivePairs(Queries(query_ptr, relevance, weight))
+    fresh.update(score, margin)
+    fresh.squared_hinge(score, plain)
+    np.testing.assert_allclose(out, plain, atol=1e-10)
+
+
 @given(shards())
 def test_coefficients_are_derivatives(shard):
     score, relevance, query_ptr, weight, margin = shard

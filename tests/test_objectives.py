@@ -5,9 +5,21 @@ import pytest
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.objectives import SquaredHinge, pair_weights, squared_hinge_objective
+from rankplug.objectives import (
+    Hinge,
+    SmoothedHinge,
+    SquaredHinge,
+    hinge_objective,
+    pair_weights,
+    squared_hinge_objective,
+)
 from rankplug.shards import open_shards
-from rankplug.testing.oracles import pair_differences, squared_hinge_dual, squared_hinge_primal
+from rankplug.testing.oracles import (
+    hinge_primal,
+    pair_differences,
+    squared_hinge_dual,
+    squared_hinge_primal,
+)
 
 REDUCTIONS = ["sum", "mean", "query-mean"]
 
@@ -164,3 +176,57 @@ def test_shards_hold_every_query_once(monkeypatch):
         relevance = [shard.query_ptr[-1] for shard in shards.shards]
         assert sum(relevance) == data.n_samples
         assert sum(len(shard.query_ptr) - 1 for shard in shards.shards) == 8
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_hinge_equals_listed_pairs(data, reduction):
+    differences, query = pair_differences(data)
+    weight = pair_weights(data, reduction)[query]
+    w = np.random.default_rng(4).normal(size=differences.shape[1])
+    value, gradient = hinge_objective(data, w, 0.7, reduction)
+    expected, expected_gradient = hinge_primal(differences, weight, 0.7, w)
+    assert value == pytest.approx(expected, rel=1e-10)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-8)
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_hinge_along_a_line(data):
+    differences, query = pair_differences(data)
+    weight = pair_weights(data, "sum")[query]
+    w, goal = np.random.default_rng(5).normal(size=(2, differences.shape[1]))
+    there = w + 0.3 * (goal - w)
+    value, gradient = hinge_primal(differences, weight, 1.0, there)
+    gradient -= there
+    with open_shards(data, pair_weights(data, "sum"), n_threads=1) as shards:
+        loss = Hinge(shards)
+        loss.move_to(w)
+        loss.aim_at(goal)
+        start = hinge_primal(differences, weight, 1.0, w)[1] - w
+        assert loss.slope() == pytest.approx(start @ (goal - w))
+        assert loss.loss_along(0.3) == pytest.approx(value - 0.5 * there @ there)
+        assert loss.slope_along() == pytest.approx(gradient @ (goal - w))
+        np.testing.assert_allclose(loss.gradient_along(), gradient, atol=1e-8)
+        loss.accept()
+        np.testing.assert_allclose(loss.gradient(), gradient, atol=1e-8)
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("width", [1.0, 0.3, 1e-3])
+def test_smoothed_hinge_equals_listed_pairs(data, width):
+    differences, query = pair_differences(data)
+    weight = pair_weights(data, "sum")[query]
+    w, v = np.random.default_rng(6).normal(size=(2, differences.shape[1]))
+    slack = 1 - differences @ w
+    slope = np.clip(slack / width, 0, 1)
+    curved = (slack > 0) & (slack < width)
+    value = np.where(curved, slack**2 / (2 * width), np.maximum(slack - width / 2, 0))
+    hessian = differences.T @ ((weight * curved / width)[:, None] * differences)
+    with open_shards(data, pair_weights(data, "sum"), n_threads=1) as shards:
+        loss = SmoothedHinge(shards)
+        loss.move_to(w)
+        assert loss.narrow(width) == pytest.approx(weight @ value)
+        np.testing.assert_allclose(loss.gradient(), -differences.T @ (weight * slope), atol=1e-8)
+        np.testing.assert_allclose(loss.hessian_product(v), hessian @ v, rtol=1e-8, atol=1e-8)
+        assert loss.hinge() == pytest.approx(weight @ np.maximum(slack, 0))
+        assert loss.total_slope() == pytest.approx(weight @ slope)

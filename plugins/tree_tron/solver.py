@@ -7,9 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from rankplug.data import LabelRankingData, RankingData
-from rankplug.exceptions import DataError, ParameterError
-from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.exceptions import DataError
+from rankplug.models import Model, linear_model, linear_weights
 from rankplug.objectives import Reduction, SquaredHinge, pair_weights
 from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
@@ -110,7 +109,7 @@ class TreeTron(Solver):
         with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
             problem = _Problem(self, data, SquaredHinge(shards))
             if init is not None:
-                problem.move_to(_weights(init))
+                problem.move_to(linear_weights(init))
             return problem.solve(self.C, monitor)
 
     def _solve_path(self, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
@@ -188,24 +187,10 @@ class _Problem:
         n_passes = self._loss.n_passes - self._counted_passes
         self._counted_passes = self._loss.n_passes
         return SolverResult(
-            model=_model(found.point.w, self._data),
+            model=linear_model(found.point.w, self._data),
             status=status,
             objective=found.point.objective(C),
             duality_gap=0.5 * float(gradient @ gradient),
             n_iter=found.n_iter,
             n_passes=n_passes,
         )
-
-
-def _weights(model: Model) -> Vector:
-    if not isinstance(model, LinearModel | LabelLinearModel):
-        raise ParameterError(f"tree-tron starts from linear models, not from kind {model.kind!r}")
-    weights: Vector = model.coef.ravel()
-    return weights
-
-
-def _model(w: Vector, data: Data) -> Model:
-    if isinstance(data, RankingData):
-        return LinearModel(w)
-    assert isinstance(data, LabelRankingData)
-    return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)

@@ -97,6 +97,7 @@ class XGBoostPairwise(Solver):
         validation=True,
         requires=("xgboost",),
     )
+    iteration_limit = "n_estimators"
     parameters = {
         "n_estimators": Integer(1),
         "learning_rate": Real(0, 1, high_open=False),

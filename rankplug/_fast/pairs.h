@@ -11,6 +11,10 @@
  * which cost O(1) a row for few levels ("lanes": one prefix sum a level) and O(log levels)
  * for many (a 16-ary tree of prefix sums). A weight on the winning row of each pair needs
  * only other values: above(weight * value) and weight * below(value).
+ *
+ * A loss may be curved only where the slack margin - (s[i] - s[j]) is below a band, and go on
+ * straight beyond it. Straight pairs are those with s[i] - s[j] < margin - band; their windows
+ * straight_end <= end and straight_begin >= begin are left out of the sums above.
  */
 #ifndef RANKPLUG_PAIRS_H
 #define RANKPLUG_PAIRS_H
@@ -19,17 +23,12 @@
 #include <string.h>
 
 #include "clones.h"
+#include "sorting.h"
 
 #define RP_LANES 8                  /* prefix sums kept side by side */
 #define RP_FAN 16                   /* children of a tree node */
 #define RP_MAX_HEIGHT 8             /* 16^8 = 2^32 levels */
 #define RP_AHEAD 12                  /* rows between fetching a leaf and using it */
-#define RP_RUN 12                   /* rows sorted by insertion before merging */
-
-typedef struct {
-    double key;
-    int32_t row;
-} rp_keyed_row;
 
 /* Scratch space for one query; sizes in elements, for the largest query. */
 typedef struct {
@@ -50,14 +49,19 @@ typedef struct {
     int32_t *sorted_level;          /* by position */
     int32_t *end;                   /* by position */
     int32_t *begin;                 /* by position */
-    double *count;                  /* by position: active pairs of the row */
+    double *count;                  /* by position: curved pairs of the row */
     double *difference;             /* by position: those it should win minus those it should lose */
+    int32_t *straight_end;          /* the same of straight pairs; NULL without a band */
+    int32_t *straight_begin;
+    double *straight_count;
+    double *straight_difference;
 } rp_query;
 
 /* The queries of a shard, with the arrays of all of them end to end. */
 typedef struct {
     int64_t n_queries;
     double margin;
+    double band;
     const int64_t *query_ptr;
     const int32_t *n_levels;        /* by query */
     const double *weight;           /* by query */
@@ -68,51 +72,14 @@ typedef struct {
     int32_t *begin;
     double *count;
     double *difference;
+    int32_t *straight_end;
+    int32_t *straight_begin;
+    double *straight_count;
+    double *straight_difference;
     rp_workspace space;
 } rp_pairs;
 
-/* ---- sorting ------------------------------------------------------------------------- */
-
-RP_INLINE void rp_insertion_sort(rp_keyed_row *rows, int32_t n) {
-    for (int32_t i = 1; i < n; i++) {
-        rp_keyed_row moved = rows[i];
-        int32_t j = i;
-        for (; j > 0 && rows[j - 1].key > moved.key; j--) rows[j] = rows[j - 1];
-        rows[j] = moved;
-    }
-}
-
-RP_INLINE void rp_merge(const rp_keyed_row *left, const rp_keyed_row *right,
-                        const rp_keyed_row *stop, rp_keyed_row *out) {
-    const rp_keyed_row *middle = right;
-    while (left < middle && right < stop) {
-        int take_right = right->key < left->key;
-        const rp_keyed_row *next = take_right ? right : left;
-        *out++ = *next;
-        right += take_right;
-        left += !take_right;
-    }
-    if (left < middle) memcpy(out, left, (size_t)(middle - left) * sizeof *out);
-    else memcpy(out, right, (size_t)(stop - right) * sizeof *out);
-}
-
-/* Stable merge sort by key; `rows` has room for 2 n, the result is where it returns. */
-RP_INLINE rp_keyed_row *rp_sort(rp_keyed_row *rows, int32_t n) {
-    rp_keyed_row *from = rows, *to = rows + n;
-    for (int32_t b = 0; b < n; b += RP_RUN)
-        rp_insertion_sort(rows + b, n - b < RP_RUN ? n - b : RP_RUN);
-    for (int64_t width = RP_RUN; width < n; width *= 2) {
-        for (int64_t b = 0; b < n; b += 2 * width) {
-            int64_t middle = b + width < n ? b + width : n;
-            int64_t stop = b + 2 * width < n ? b + 2 * width : n;
-            rp_merge(from + b, from + middle, from + stop, to + b);
-        }
-        rp_keyed_row *swap = from;
-        from = to;
-        to = swap;
-    }
-    return from;
-}
+/* ---- levels ---------------------------------------------------------------------------- */
 
 /* Dense ranks of the relevance of a query's rows; returns the number of levels. */
 RP_INLINE int32_t rp_rank_levels(const double *relevance, int32_t n, rp_keyed_row *space,
@@ -149,6 +116,11 @@ RP_INLINE void rp_above_lanes(const rp_query *q, const double *restrict value,
         int32_t level = q->sorted_level[p];
         above[p] = level < highest ? sums[(int64_t)q->end[p] * lanes + level] : 0.0;
     }
+    if (!q->straight_end) return;
+    for (int32_t p = 0; p < n; p++) {
+        int32_t level = q->sorted_level[p];
+        if (level < highest) above[p] -= sums[(int64_t)q->straight_end[p] * lanes + level];
+    }
 }
 
 /* Lane r of sums[t] holds the sum of the values from t on whose level is at most r. */
@@ -169,6 +141,11 @@ RP_INLINE void rp_below_lanes(const rp_query *q, const double *restrict value,
     for (int32_t p = 0; p < n; p++) {
         int32_t level = q->sorted_level[p];
         below[p] = level > 0 ? sums[(int64_t)q->begin[p] * lanes + level - 1] : 0.0;
+    }
+    if (!q->straight_begin) return;
+    for (int32_t p = 0; p < n; p++) {
+        int32_t level = q->sorted_level[p];
+        if (level > 0) below[p] -= sums[(int64_t)q->straight_begin[p] * lanes + level - 1];
     }
 }
 
@@ -222,7 +199,7 @@ RP_INLINE void rp_tree_fetch(const double *sums, int32_t level) {
 RP_INLINE void rp_above_tree(const rp_query *q, const double *restrict value,
                              double *restrict sums, double *restrict above) {
     rp_tree tree = rp_tree_layout(q->n_levels);
-    int32_t n = q->n_rows, t = 0, highest = q->n_levels - 1;
+    int32_t n = q->n_rows, t = 0, left = 0, highest = q->n_levels - 1;
     memset(sums, 0, (size_t)tree.size * sizeof *sums);
     /* Levels are turned round, so that "higher" becomes "before". */
     for (int32_t p = 0; p < n; p++) {
@@ -230,6 +207,8 @@ RP_INLINE void rp_above_tree(const rp_query *q, const double *restrict value,
             if (t + RP_AHEAD < n) rp_tree_fetch(sums, highest - q->sorted_level[t + RP_AHEAD]);
             rp_tree_add(&tree, sums, highest - q->sorted_level[t], value[t]);
         }
+        for (; q->straight_end && left < q->straight_end[p]; left++)
+            rp_tree_add(&tree, sums, highest - q->sorted_level[left], -value[left]);
         above[p] = rp_tree_before(&tree, sums, highest - q->sorted_level[p]);
     }
 }
@@ -237,13 +216,15 @@ RP_INLINE void rp_above_tree(const rp_query *q, const double *restrict value,
 RP_INLINE void rp_below_tree(const rp_query *q, const double *restrict value,
                              double *restrict sums, double *restrict below) {
     rp_tree tree = rp_tree_layout(q->n_levels);
-    int32_t n = q->n_rows, t = n - 1;
+    int32_t n = q->n_rows, t = n - 1, left = n - 1;
     memset(sums, 0, (size_t)tree.size * sizeof *sums);
     for (int32_t p = n - 1; p >= 0; p--) {
         for (; t >= q->begin[p]; t--) {
             if (t >= RP_AHEAD) rp_tree_fetch(sums, q->sorted_level[t - RP_AHEAD]);
             rp_tree_add(&tree, sums, q->sorted_level[t], value[t]);
         }
+        for (; q->straight_begin && left >= q->straight_begin[p]; left--)
+            rp_tree_add(&tree, sums, q->sorted_level[left], -value[left]);
         below[p] = rp_tree_before(&tree, sums, q->sorted_level[p]);
     }
 }
@@ -271,37 +252,63 @@ RP_INLINE void rp_sums(const rp_query *q, const rp_workspace *space) {
 
 /* ---- one query ----------------------------------------------------------------------------- */
 
-RP_INLINE void rp_find_windows(rp_query *q, const rp_keyed_row *sorted, double margin) {
-    int32_t n = q->n_rows, end = 0, begin = 0;
+/* end and begin of every position, for pairs with a difference of scores below `margin`.
+ *
+ * One predicate, computed as this one subtraction, in both directions: otherwise a tie could
+ * make a pair active for one of its rows only. */
+RP_INLINE void rp_find_windows(const rp_keyed_row *sorted, int32_t n, double margin,
+                               int32_t *restrict end_of, int32_t *restrict begin_of) {
+    int32_t end = 0, begin = 0;
     for (int32_t p = 0; p < n; p++) {
-        /* One predicate, computed as this one subtraction, in both directions: otherwise a tie
-         * could make a pair active for one of its rows only. */
         while (end < n && sorted[end].key - sorted[p].key < margin) end++;
-        while (begin < p && !(sorted[p].key - sorted[begin].key < margin)) begin++;
-        q->end[p] = end;
-        q->begin[p] = begin;
-        q->order[p] = sorted[p].row;
-        q->sorted_level[p] = q->level[sorted[p].row];
+        while (begin < n && !(sorted[p].key - sorted[begin].key < margin)) begin++;
+        end_of[p] = end;
+        begin_of[p] = begin;
     }
 }
 
+/* Number of pairs of every row within the query's windows. */
+RP_INLINE void rp_count(const rp_query *q, const rp_workspace *space, double *restrict count,
+                        double *restrict difference) {
+    for (int32_t p = 0; p < q->n_rows; p++) space->value[p] = 1.0;
+    rp_sums(q, space);
+    for (int32_t p = 0; p < q->n_rows; p++) {
+        count[p] = space->below[p] + space->above[p];
+        difference[p] = space->below[p] - space->above[p];
+    }
+}
+
+/* The query with its straight pairs in the place of the curved ones. */
+RP_INLINE rp_query rp_straight(const rp_query *q) {
+    rp_query straight = *q;
+    straight.end = q->straight_end;
+    straight.begin = q->straight_begin;
+    straight.straight_end = straight.straight_begin = NULL;
+    return straight;
+}
+
 /* Find the pairs active at `score`: order, windows, count and difference of every row. */
-RP_INLINE void rp_activate(rp_query *q, const double *score, double margin,
+RP_INLINE void rp_activate(const rp_query *q, const double *score, double margin, double band,
                            const rp_workspace *space) {
     int32_t n = q->n_rows;
     /* The order before is a good start: nearly sorted rows are sorted faster. */
     for (int32_t p = 0; p < n; p++)
         space->keyed[p] = (rp_keyed_row){score[q->order[p]], q->order[p]};
-    rp_find_windows(q, rp_sort(space->keyed, n), margin);
-    for (int32_t p = 0; p < n; p++) space->value[p] = 1.0;
-    rp_sums(q, space);
+    const rp_keyed_row *sorted = rp_sort(space->keyed, n);
     for (int32_t p = 0; p < n; p++) {
-        q->count[p] = space->below[p] + space->above[p];
-        q->difference[p] = space->below[p] - space->above[p];
+        q->order[p] = sorted[p].row;
+        q->sorted_level[p] = q->level[sorted[p].row];
     }
+    rp_find_windows(sorted, n, margin, q->end, q->begin);
+    if (q->straight_end) {
+        rp_find_windows(sorted, n, margin - band, q->straight_end, q->straight_begin);
+        rp_query straight = rp_straight(q);
+        rp_count(&straight, space, q->straight_count, q->straight_difference);
+    }
+    rp_count(q, space, q->count, q->difference);
 }
 
-/* out = weight * sum over active pairs (i, j) of (z_i - z_j) (e_i - e_j). */
+/* out = weight * sum over curved pairs (i, j) of (z_i - z_j) (e_i - e_j). */
 RP_INLINE void rp_laplacian(const rp_query *q, const double *z, const rp_workspace *space,
                             double *out) {
     int32_t n = q->n_rows;
@@ -312,47 +319,22 @@ RP_INLINE void rp_laplacian(const rp_query *q, const double *z, const rp_workspa
             * (q->count[p] * space->value[p] - (space->above[p] + space->below[p]));
 }
 
-/* Weighted sum over active pairs of (margin - (s_i - s_j))^2, and half its derivative by s. */
-RP_INLINE double rp_squared_hinge(const rp_query *q, const double *score, double margin,
-                                  const rp_workspace *space, double *coefficient) {
-    int32_t n = q->n_rows;
-    double loss = 0.0;
-    /* Only differences matter: scores near zero lose fewer digits. */
-    double centre = score[q->order[n / 2]];
-    for (int32_t p = 0; p < n; p++) space->value[p] = score[q->order[p]] - centre;
-    rp_sums(q, space);
-    for (int32_t p = 0; p < n; p++) {
-        double s = space->value[p];
-        double laplacian = q->count[p] * s - (space->above[p] + space->below[p]);
-        double push = margin * q->difference[p];
-        loss += s * (laplacian - 2.0 * push) + 0.5 * margin * margin * q->count[p];
-        coefficient[q->order[p]] = q->weight * (laplacian - push);
-    }
-    return q->weight * loss;
-}
-
-/* Weighted sum over active pairs of margin - (s_i - s_j), and its derivative by s. */
-RP_INLINE double rp_hinge(const rp_query *q, const double *score, double margin,
-                          double *coefficient) {
-    int32_t n = q->n_rows;
-    double loss = 0.0, centre = score[q->order[n / 2]];
-    for (int32_t p = 0; p < n; p++) {
-        double s = score[q->order[p]] - centre;
-        loss += 0.5 * margin * q->count[p] - q->difference[p] * s;
-        coefficient[q->order[p]] = -q->weight * q->difference[p];
-    }
-    return q->weight * loss;
-}
-
 /* ---- where a query's arrays are ---------------------------------------------------------------- */
 
 RP_INLINE rp_query rp_query_at(const rp_pairs *pairs, int64_t q) {
     int64_t b = pairs->query_ptr[q];
-    return (rp_query){
+    rp_query query = {
         (int32_t)(pairs->query_ptr[q + 1] - b), pairs->n_levels[q], pairs->weight[q],
         pairs->level + b, pairs->order + b, pairs->sorted_level + b, pairs->end + b,
-        pairs->begin + b, pairs->count + b, pairs->difference + b,
+        pairs->begin + b, pairs->count + b, pairs->difference + b, NULL, NULL, NULL, NULL,
     };
+    if (pairs->straight_end) {
+        query.straight_end = pairs->straight_end + b;
+        query.straight_begin = pairs->straight_begin + b;
+        query.straight_count = pairs->straight_count + b;
+        query.straight_difference = pairs->straight_difference + b;
+    }
+    return query;
 }
 
 #endif

@@ -23,6 +23,7 @@ cdef extern from "pairs.h" nogil:
     ctypedef struct rp_pairs:
         int64_t n_queries
         double margin
+        double band
         const int64_t *query_ptr
         const int32_t *n_levels
         const double *weight
@@ -33,6 +34,10 @@ cdef extern from "pairs.h" nogil:
         int32_t *begin
         double *count
         double *difference
+        int32_t *straight_end
+        int32_t *straight_begin
+        double *straight_count
+        double *straight_difference
         rp_workspace space
 
 
@@ -52,4 +57,7 @@ cdef class ActivePairs:
     cdef readonly Queries queries
     cdef int32_t[:, ::1] integers
     cdef double[:, ::1] reals
+    cdef int32_t[:, ::1] straight_integers
+    cdef double[:, ::1] straight_reals
     cdef rp_pairs pairs
+    cdef void _set_band(self, double band)

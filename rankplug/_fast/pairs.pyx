@@ -6,6 +6,7 @@ No method checks the length of its arrays beyond what memory safety needs; the c
 `rankplug.shards` make them. All release the GIL.
 """
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
@@ -19,6 +20,7 @@ cdef extern from "pairs_all.h" nogil:
     void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out)
     double rp_squared_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
     double rp_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
+    double rp_clipped_slack_all(const rp_pairs *pairs, const double *score)
 
 
 cdef class Queries:
@@ -76,6 +78,9 @@ cdef class Queries:
 cdef class ActivePairs:
     """The pairs (i, j), i the more relevant, with ``score[i] - score[j] < margin``.
 
+    With a band, those with ``score[i] - score[j] < margin - band`` are straight, the others
+    curved: a Laplacian is that of the curved ones.
+
     Holds no pair at first; call `update`. Two objects may share their `Queries`, but then not
     be used at the same time: the scratch space is one.
     """
@@ -86,6 +91,8 @@ cdef class ActivePairs:
         self.queries = queries
         self.integers = np.zeros((4, n), dtype=np.int32)
         self.reals = np.zeros((2, n))
+        self.straight_integers = None
+        self.straight_reals = None
         pairs.n_queries = queries.n_queries if queries.n_rows else 0
         if pairs.n_queries == 0:
             return
@@ -105,22 +112,40 @@ cdef class ActivePairs:
             for p in range(queries.query_ptr[q + 1] - b):
                 pairs.order[b + p] = <int32_t> p
 
-    def update(self, const double[::1] score not None, double margin=1.0):
-        """Find the pairs that are active at `score`."""
+    def update(self, const double[::1] score not None, double margin=1.0, double band=INFINITY):
+        """Find the pairs that are active at `score`, and which of them are curved."""
         assert score.shape[0] == self.queries.n_rows
         self.pairs.margin = margin
+        self._set_band(band)
         with nogil:
             rp_activate_all(&self.pairs, &score[0])
 
+    cdef void _set_band(self, double band):
+        """Point to the arrays of straight pairs, made when first needed, if there is a band."""
+        cdef int64_t n = self.integers.shape[1]
+        self.pairs.band = band
+        if band == INFINITY:
+            self.pairs.straight_end = self.pairs.straight_begin = NULL
+            self.pairs.straight_count = self.pairs.straight_difference = NULL
+            return
+        if self.straight_integers is None:
+            self.straight_integers = np.zeros((2, n), dtype=np.int32)
+            self.straight_reals = np.zeros((2, n))
+        self.pairs.straight_end = &self.straight_integers[0, 0]
+        self.pairs.straight_begin = &self.straight_integers[1, 0]
+        self.pairs.straight_count = &self.straight_reals[0, 0]
+        self.pairs.straight_difference = &self.straight_reals[1, 0]
+
     def laplacian(self, const double[::1] z not None, double[::1] out not None):
-        """Write sum_q weight_q sum over q's active pairs of (z_i - z_j)(e_i - e_j) to `out`."""
+        """Write sum_q weight_q sum over q's curved pairs of (z_i - z_j)(e_i - e_j) to `out`."""
         assert z.shape[0] == self.queries.n_rows and out.shape[0] == self.queries.n_rows
         with nogil:
             rp_laplacian_all(&self.pairs, &z[0], &out[0])
 
     def squared_hinge(self, const double[::1] score not None, double[::1] coefficient not None):
-        """Return sum_q weight_q sum over q's active pairs of (margin - (s_i - s_j))^2.
+        """Return sum_q weight_q sum over q's active pairs of slack^2.
 
+        The slack is ``margin - (s_i - s_j)``; a straight pair has ``band (2 slack - band)``.
         `score` is what `update` was given; half the derivative by each score goes to
         `coefficient`.
         """
@@ -143,14 +168,25 @@ cdef class ActivePairs:
             loss = rp_hinge_all(&self.pairs, &score[0], &coefficient[0])
         return loss
 
+    def clipped_slack(self, const double[::1] score not None):
+        """Return sum_q weight_q sum over q's active pairs of min(band, margin - (s_i - s_j)).
+
+        `score` is what `update` was given.
+        """
+        cdef double total
+        assert score.shape[0] == self.queries.n_rows
+        with nogil:
+            total = rp_clipped_slack_all(&self.pairs, &score[0])
+        return total
+
     @property
     def count(self):
-        """Active pairs of every row, in the order of the rows."""
+        """Curved pairs of every row, in the order of the rows."""
         return self._by_row(0)
 
     @property
     def difference(self):
-        """Active pairs that a row should win minus those it should lose, by row."""
+        """Curved pairs that a row should win minus those it should lose, by row."""
         return self._by_row(1)
 
     def _by_row(self, int which):

@@ -1,15 +1,17 @@
-/* What pairs.h does to one query, done to all queries of a shard. A query of one level has no
- * pair and is passed over. */
+/* What pairs.h and pair_losses.h do to one query, done to all queries of a shard. A query of one
+ * level has no pair and is passed over. */
 #ifndef RANKPLUG_PAIRS_ALL_H
 #define RANKPLUG_PAIRS_ALL_H
 
+#include "pair_losses.h"
 #include "pairs.h"
 
 RP_CLONES static void rp_activate_all(const rp_pairs *pairs, const double *score) {
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
         if (q.n_levels > 1)
-            rp_activate(&q, score + pairs->query_ptr[i], pairs->margin, &pairs->space);
+            rp_activate(&q, score + pairs->query_ptr[i], pairs->margin, pairs->band,
+                        &pairs->space);
     }
 }
 
@@ -29,7 +31,8 @@ RP_CLONES static double rp_squared_hinge_all(const rp_pairs *pairs, const double
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
         if (q.n_levels > 1)
-            loss += rp_squared_hinge(&q, score + b, pairs->margin, &pairs->space, coefficient + b);
+            loss += rp_squared_hinge(&q, score + b, pairs->margin, pairs->band, &pairs->space,
+                                     coefficient + b);
         else memset(coefficient + b, 0, (size_t)q.n_rows * sizeof *coefficient);
     }
     return loss;
@@ -45,6 +48,16 @@ RP_CLONES static double rp_hinge_all(const rp_pairs *pairs, const double *score,
         else memset(coefficient + b, 0, (size_t)q.n_rows * sizeof *coefficient);
     }
     return loss;
+}
+
+RP_CLONES static double rp_clipped_slack_all(const rp_pairs *pairs, const double *score) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < pairs->n_queries; i++) {
+        rp_query q = rp_query_at(pairs, i);
+        if (q.n_levels > 1)
+            sum += rp_clipped_slack(&q, score + pairs->query_ptr[i], pairs->margin, pairs->band);
+    }
+    return sum;
 }
 
 #endif

@@ -37,9 +37,11 @@ class Case:
 
     def tight(self) -> Case:
         """The same with a tolerance at which solutions can be compared."""
-        wanted = {"tol": 1e-8, "max_iter": 10_000}
-        params = {name: value for name, value in wanted.items() if self.has(name)}
-        return replace(self, solver=clone(self.solver).set_params(**params))
+        if not self.has("tol"):
+            return self
+        params = {"tol": 1e-8, self.solver.iteration_limit: 10_000}
+        wanted = {name: value for name, value in params.items() if self.has(name)}
+        return replace(self, solver=clone(self.solver).set_params(**wanted))
 
     def solve(self, data: Any, **arguments: Any) -> SolverResult:
         """Solve with a fixed random state; convergence is looked at where it matters."""

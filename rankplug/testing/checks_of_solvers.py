@@ -158,11 +158,12 @@ def stops_for_the_time_limit(case: Case) -> None:
 
 def tells_max_iter(case: Case) -> None:
     """Running out of iterations shows in the status and as a warning."""
-    solver = case.tight().solver.set_params(max_iter=1)
+    tight = case.tight().solver
+    solver = tight.set_params(**{tight.iteration_limit: 1})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = solver.solve(case.problem().data(), random_state=0)
-    assert result.status == "max_iter", f"status {result.status!r} after max_iter=1"
+    assert result.status == "max_iter", f"status {result.status!r} after one iteration"
     kinds = [warning.category for warning in caught]
     assert ConvergenceWarning in kinds, f"no ConvergenceWarning with status {result.status!r}"
 

@@ -9,8 +9,8 @@ With pytest::
     def test_contract(check):
         check()
 
-A check that fails raises `AssertionError`. Parameters named `tol` and `max_iter` are taken
-to be what they are everywhere in rankplug.
+A check that fails raises `AssertionError`. A parameter named `tol` is taken to be what it is
+everywhere in rankplug, and the one that `Solver.iteration_limit` names to bound iterations.
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ def _exact(case: Case) -> bool:
     return case.solver.tags.exact
 
 
+def _limited(case: Case) -> bool:
+    return case.has("tol") and case.has(case.solver.iteration_limit)
+
+
 def _weighted(case: Case) -> bool:
     return case.solver.tags.exact and case.task == "query-document"
 
@@ -90,7 +94,7 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.tells_the_callback, _always),
     (solvers.stops_for_the_callback, _always),
     (solvers.stops_for_the_time_limit, _always),
-    (solvers.tells_max_iter, lambda case: case.has("max_iter")),
+    (solvers.tells_max_iter, _limited),
     (solvers.starts_warm, lambda case: case.solver.tags.warm_start),
     (solvers.refuses_init, lambda case: not case.solver.tags.warm_start),
     (data.nothing_is_modified, _always),

@@ -14,6 +14,8 @@ from scipy import optimize, sparse
 from rankplug.data import LabelRankingData, RankingData
 
 __all__ = [
+    "hinge_dual",
+    "hinge_primal",
     "minimise_squared_hinge",
     "pair_differences",
     "squared_hinge_dual",
@@ -36,6 +38,24 @@ def pair_differences(
         differences.append(rows[better] - rows[worse])
         queries.append(np.full(len(better), q))
     return np.concatenate(differences), np.concatenate(queries)
+
+
+def hinge_primal(
+    differences: NDArray[np.float64], weight: Vector, C: float, w: Vector
+) -> tuple[float, Vector]:
+    """``1/2 w.w + C sum_p weight_p max(0, 1 - w.d_p)`` over pairs p, and a subgradient."""
+    slack = 1.0 - differences @ w
+    value = 0.5 * w @ w + C * np.sum(weight * np.maximum(0.0, slack))
+    return float(value), w - C * differences.T @ (weight * (slack > 0))
+
+
+def hinge_dual(differences: NDArray[np.float64], alpha: Vector) -> float:
+    """Dual objective ``sum_p alpha_p - 1/2 |sum_p alpha_p d_p|^2``.
+
+    It bounds the minimum from below for every alpha with ``0 <= alpha_p <= C weight_p``.
+    """
+    combined = differences.T @ alpha
+    return float(alpha.sum() - 0.5 * combined @ combined)
 
 
 def squared_hinge_primal(

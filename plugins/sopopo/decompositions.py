@@ -1,0 +1,270 @@
+"""Preferences of instances and queries as sets of complete bipartite graphs.
+
+A group is what is ranked together: the labels of an instance or the documents of a query. A
+graph says that each of its items A is better than each of its items B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.exceptions import DataError, ParameterError
+from rankplug.parameters import Real
+
+__all__ = ["NAMES", "Decomposition", "Graphs", "Weights", "decompose"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+Graph: TypeAlias = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], float]
+Decomposition: TypeAlias = (
+    Literal["adjacent-layers", "all-pairs", "top-vs-rest", "all-layers"]
+    | Callable[[Vector], Sequence[Graph]]
+)
+Weights: TypeAlias = Literal["sum", "mean"]
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs:
+    """The graphs of all groups, one group after the other.
+
+    Attributes
+    ----------
+    group_ptr : int64 ndarray of shape (n_groups + 1,)
+        Graphs ``group_ptr[g]:group_ptr[g + 1]`` are those of group ``g``.
+    member_ptr : int64 ndarray of shape (n_graphs + 1,)
+        Members ``member_ptr[b]:member_ptr[b + 1]`` are those of graph ``b``, A first.
+    n_better : int32 ndarray of shape (n_graphs,)
+        Size of A.
+    member : int32 ndarray of shape (n_members,)
+        Positions of the items within their group.
+    weight : float64 ndarray of shape (n_graphs,)
+        How much the loss of each graph counts, all > 0.
+    """
+
+    group_ptr: Indices
+    member_ptr: Indices
+    n_better: NDArray[np.int32]
+    member: NDArray[np.int32]
+    weight: Vector
+
+    @property
+    def group(self) -> Indices:
+        """The group of each graph."""
+        return np.repeat(np.arange(len(self.group_ptr) - 1), np.diff(self.group_ptr))
+
+    @property
+    def is_better(self) -> NDArray[np.bool_]:
+        """Whether each member stands in A."""
+        sizes = np.diff(self.member_ptr)
+        place = np.arange(len(self.member)) - np.repeat(self.member_ptr[:-1], sizes)
+        better: NDArray[np.bool_] = place < np.repeat(self.n_better, sizes)
+        return better
+
+
+def decompose(
+    relevance: Vector,
+    offset: Indices,
+    group_weight: Vector,
+    decomposition: Decomposition,
+    weights: Weights,
+) -> Graphs:
+    """The graphs of all groups.
+
+    Parameters
+    ----------
+    relevance : float64 ndarray of shape (n_items,)
+        NaN: the item is not compared.
+    offset : int64 ndarray of shape (n_groups + 1,)
+        Items ``offset[g]:offset[g + 1]`` are those of group ``g``.
+    group_weight : float64 ndarray of shape (n_groups,)
+        Groups of weight 0 get no graph.
+    decomposition : str or callable
+        See `Sopopo`.
+    weights : "sum" or "mean"
+        A graph weighs as much as its group, or that divided by the group's number of graphs.
+
+    Raises
+    ------
+    ParameterError
+        If a callable returns what are no graphs of the relevance it was given.
+    DataError
+        If it returns none at all.
+    """
+    if callable(decomposition):
+        graphs = _graphs_of_function(relevance, offset, group_weight, decomposition)
+    else:
+        graphs = _named_graphs(relevance, offset, group_weight, decomposition)
+    weight = graphs.weight * group_weight[graphs.group]
+    if weights == "mean":
+        weight /= np.diff(graphs.group_ptr)[graphs.group]
+    return Graphs(graphs.group_ptr, graphs.member_ptr, graphs.n_better, graphs.member, weight)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layers:
+    """Items in descending order of relevance, group by group; equal ones make a layer."""
+
+    item: Indices  # place -> position of the item in its group
+    item_layer: Indices  # place -> layer
+    group: Indices  # layer -> group
+    begin: Indices  # layer -> first place
+    end: Indices  # layer -> place after its last one
+    group_end: Indices  # layer -> place after the last one of its group
+
+
+# Of each graph: first and last place of A, first and last place of B, group.
+_Spans: TypeAlias = tuple[Indices, Indices, Indices, Indices, Indices]
+
+
+def _adjacent_layers(layers: _Layers) -> _Spans:
+    upper = np.flatnonzero(layers.group[1:] == layers.group[:-1])
+    lower = upper + 1
+    begin, end = layers.begin, layers.end
+    return begin[upper], end[upper], begin[lower], end[lower], layers.group[upper]
+
+
+def _all_layers(layers: _Layers) -> _Spans:
+    n_layers = len(layers.group)
+    last = np.searchsorted(layers.group, layers.group, side="right")
+    upper, lower = _pairs_with_later(np.arange(n_layers) + 1, last)
+    begin, end = layers.begin, layers.end
+    return begin[upper], end[upper], begin[lower], end[lower], layers.group[upper]
+
+
+def _all_pairs(layers: _Layers) -> _Spans:
+    layer = layers.item_layer
+    better, worse = _pairs_with_later(layers.end[layer], layers.group_end[layer])
+    return better, better + 1, worse, worse + 1, layers.group[layer[better]]
+
+
+def _top_vs_rest(layers: _Layers) -> _Spans:
+    first = np.ones(len(layers.group), dtype=bool)
+    first[1:] = layers.group[1:] != layers.group[:-1]
+    top = np.flatnonzero(first & (layers.end < layers.group_end))
+    begin, end, group_end = layers.begin[top], layers.end[top], layers.group_end[top]
+    return begin, end, end, group_end, layers.group[top]
+
+
+NAMES: dict[str, Callable[[_Layers], _Spans]] = {
+    "adjacent-layers": _adjacent_layers,
+    "all-pairs": _all_pairs,
+    "top-vs-rest": _top_vs_rest,
+    "all-layers": _all_layers,
+}
+
+
+def _named_graphs(relevance: Vector, offset: Indices, group_weight: Vector, name: str) -> Graphs:
+    layers = _layers(relevance, offset, group_weight)
+    better_begin, better_end, worse_begin, worse_end, group = NAMES[name](layers)
+    n_better = better_end - better_begin
+    begin = np.stack((better_begin, worse_begin), axis=1).ravel()
+    size = np.stack((n_better, worse_end - worse_begin), axis=1).ravel()
+    return Graphs(
+        group_ptr=np.searchsorted(group, np.arange(len(offset))),
+        member_ptr=_pointers(size.reshape(-1, 2).sum(axis=1)),
+        n_better=n_better.astype(np.int32),
+        member=layers.item[_ranges(begin, size)].astype(np.int32),
+        weight=np.ones(len(group)),
+    )
+
+
+def _layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _Layers:
+    sizes = np.diff(offset)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    used = np.flatnonzero(~np.isnan(relevance) & (group_weight[group] > 0))
+    used = used[np.lexsort((-relevance[used], group[used]))]
+    group, value = group[used], relevance[used]
+    new_layer = np.ones(len(used), dtype=bool)
+    new_layer[1:] = (group[1:] != group[:-1]) | (value[1:] != value[:-1])
+    begin = np.flatnonzero(new_layer)
+    return _Layers(
+        item=used - offset[group],
+        item_layer=np.cumsum(new_layer) - 1,
+        group=group[begin],
+        begin=begin,
+        end=np.append(begin[1:], len(used)),
+        group_end=np.searchsorted(group, group[begin], side="right"),
+    )
+
+
+def _pairs_with_later(first: Indices, last: Indices) -> tuple[Indices, Indices]:
+    """Each index i with every one from ``first[i]`` to before ``last[i]``."""
+    size = last - first
+    return np.repeat(np.arange(len(size)), size), _ranges(first, size)
+
+
+def _ranges(begin: Indices, size: Indices) -> Indices:
+    """The numbers ``begin[i], begin[i] + 1, ...``, ``size[i]`` of them for each i."""
+    total = int(size.sum())
+    return np.repeat(begin - (np.cumsum(size) - size), size) + np.arange(total)
+
+
+def _pointers(size: Indices) -> Indices:
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(size, dtype=np.int64)))
+
+
+def _graphs_of_function(
+    relevance: Vector,
+    offset: Indices,
+    group_weight: Vector,
+    function: Callable[[Vector], Sequence[Graph]],
+) -> Graphs:
+    members: list[NDArray[np.int32]] = []
+    sizes, n_better, weight, n_graphs = [], [], [], []
+    for g, (begin, end) in enumerate(pairwise(offset)):
+        graphs = []
+        if group_weight[g] > 0:
+            graphs = list(_checked_graphs(relevance[begin:end], function, g))
+        n_graphs.append(len(graphs))
+        for better, worse, graph_weight in graphs:
+            members += [better, worse]
+            sizes.append(len(better) + len(worse))
+            n_better.append(len(better))
+            weight.append(graph_weight)
+    if not members:
+        raise DataError("decomposition returned no graph for any of the data: nothing to learn")
+    return Graphs(
+        _pointers(np.array(n_graphs)),
+        _pointers(np.array(sizes)),
+        np.array(n_better, dtype=np.int32),
+        np.concatenate(members),
+        np.array(weight, dtype=np.float64),
+    )
+
+
+def _checked_graphs(
+    relevance: Vector, function: Callable[[Vector], Sequence[Graph]], group: int
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], float]]:
+    returned = function(relevance.copy())
+    where = f"decomposition, for the relevance {relevance.tolist()} at position {group},"
+    try:
+        graphs = [(graph[0], graph[1], graph[2] if len(graph) > 2 else 1.0) for graph in returned]
+    except (TypeError, IndexError, KeyError):
+        raise ParameterError(f"{where} must return a list of (A, B) or (A, B, weight)") from None
+    for a, b, weight in graphs:
+        better, worse = (_positions(side, len(relevance), where) for side in (a, b))
+        if not relevance[better].min() > relevance[worse].max():
+            raise ParameterError(
+                f"{where} returned A={better.tolist()}, B={worse.tolist()}: every item of A must "
+                "have a higher relevance than every item of B"
+            )
+        if not Real(0).accepts(weight):
+            raise ParameterError(f"{where} returned the weight {weight!r}: it must be > 0")
+        yield better, worse, float(weight)
+
+
+def _positions(side: Any, n_items: int, where: str) -> NDArray[np.int32]:
+    found = np.asarray(side)
+    if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu":
+        raise ParameterError(f"{where} returned {side!r}: A and B must be lists of positions")
+    if found.min() < 0 or found.max() >= n_items or len(np.unique(found)) < len(found):
+        raise ParameterError(
+            f"{where} returned {side!r}: positions go from 0 to {n_items - 1}, each once"
+        )
+    return found.astype(np.int32)

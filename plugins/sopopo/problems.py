@@ -1,0 +1,279 @@
+"""Label ranking and query-document data behind the same few operations of dual ascent."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import DataError
+from rankplug.kernel_model import KernelModel
+from rankplug.kernels import Kernel, squared_norms
+from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug_plugins.sopopo import _sopopo_fast as fast
+from rankplug_plugins.sopopo.curvature import graph_curvatures
+from rankplug_plugins.sopopo.decompositions import Graphs
+from rankplug_plugins.sopopo.kernel_cache import KernelCache
+
+__all__ = ["KernelLabels", "LinearLabels", "LinearQueries", "Point", "Problem"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+Point: TypeAlias = tuple[NDArray[np.float64], ...]
+
+
+class Problem(Protocol):
+    """Dual variables and the weights they make."""
+
+    graphs: fast.DualGraphs
+    weights: NDArray[np.float64]  # what the dual variables make, linear in them
+
+    @property
+    def n_passes(self) -> float:
+        """Reads of all features so far."""
+
+    def epoch(self, order: Indices) -> float:
+        """Visit these groups; returns the largest change of a score that a step aimed at."""
+
+    def scores(self) -> Vector:
+        """Scores of all items."""
+
+    def squared_norm(self) -> float:
+        """Squared norm of the weights."""
+
+    def point(self) -> Point:
+        """A copy of what `model` needs."""
+
+    def model(self, point: Point) -> Model:
+        """The model at an earlier point."""
+
+    def recompute(self) -> None:
+        """Make the weights again from the dual variables, without what rounding has added."""
+
+
+class LinearLabels:
+    """Label ranking with one weight vector a label.
+
+    The weights are (n_labels, n_features) for dense features, and transposed for sparse ones,
+    of which each then meets consecutive weights.
+    """
+
+    def __init__(self, data: LabelRankingData, graphs: Graphs, bound: Vector) -> None:
+        self._data = data
+        self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
+        norms = squared_norms(data.X)
+        _require_finite(norms)
+        self.graphs = _dual_graphs(
+            graphs, self._incidence.offset, data.relevance.ravel(), bound, norms[graphs.group]
+        )
+        shape = data.n_labels, data.n_features
+        self._sparse = sparse.issparse(data.X)
+        self.weights = np.zeros(shape[::-1] if self._sparse else shape)
+        self.n_passes = 0.0
+
+    def epoch(self, order: Indices) -> float:
+        """See `Problem.epoch`."""
+        X: Any = self._data.X
+        self.n_passes += 2.0 * len(order) / self._data.n_samples
+        if self._sparse:
+            moved = fast.label_epoch_sparse(
+                self.graphs, order, X.indptr, X.indices, X.data, self.weights
+            )
+        else:
+            moved = fast.label_epoch_dense(self.graphs, order, X, self.weights)
+        return float(moved)
+
+    def scores(self) -> Vector:
+        """See `Problem.scores`."""
+        self.n_passes += 1
+        weights = self.weights if self._sparse else self.weights.T
+        return np.ascontiguousarray(self._data.X @ weights, dtype=np.float64).ravel()
+
+    def squared_norm(self) -> float:
+        """See `Problem.squared_norm`."""
+        return float(np.vdot(self.weights, self.weights))
+
+    def point(self) -> Point:
+        """See `Problem.point`."""
+        return (self.weights.copy(),)
+
+    def model(self, point: Point) -> Model:
+        """See `Problem.model`."""
+        coef = point[0].T if self._sparse else point[0]
+        return LabelLinearModel(coef, self._data.labels)
+
+    def recompute(self) -> None:
+        """See `Problem.recompute`."""
+        self.n_passes += 1
+        net = self._incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
+        W = self._data.X.T @ net
+        self.weights = np.ascontiguousarray(W if self._sparse else W.T, dtype=np.float64)
+
+
+class KernelLabels:
+    """Label ranking with kernels.
+
+    The weights themselves are not known, but the scores of the training data, of shape
+    (n_labels, n_samples), stand for them.
+    """
+
+    def __init__(
+        self,
+        data: LabelRankingData,
+        graphs: Graphs,
+        bound: Vector,
+        kernel: Kernel,
+        cache_mb: float,
+    ) -> None:
+        self._data = data
+        self._kernel = kernel
+        self._cache = KernelCache(kernel, data.X, cache_mb)
+        self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
+        diagonal = kernel.diagonal(data.X)
+        _require_finite(diagonal)
+        self.graphs = _dual_graphs(
+            graphs, self._incidence.offset, data.relevance.ravel(), bound, diagonal[graphs.group]
+        )
+        self.weights = np.zeros((data.n_labels, data.n_samples))
+
+    @property
+    def n_passes(self) -> float:
+        """Kernel rows computed, a share of all."""
+        return float(self._cache.n_computed / self._data.n_samples)
+
+    def epoch(self, order: Indices) -> float:
+        """See `Problem.epoch`."""
+        moved = 0.0
+        size = self._cache.chunk_size
+        for begin in range(0, len(order), size):
+            part = order[begin : begin + size]
+            rows = self._cache.fetch(part)
+            step = fast.label_epoch_kernel(self.graphs, part, rows, self._cache.rows, self.weights)
+            moved = max(moved, float(step))
+        return moved
+
+    def scores(self) -> Vector:
+        """See `Problem.scores`."""
+        return np.ascontiguousarray(self.weights.T).ravel()
+
+    def squared_norm(self) -> float:
+        """See `Problem.squared_norm`."""
+        return float(np.vdot(self._net(), self.weights.T))
+
+    def point(self) -> Point:
+        """See `Problem.point`."""
+        return (self._net(),)
+
+    def model(self, point: Point) -> Model:
+        """See `Problem.model`."""
+        (net,) = point
+        used = np.flatnonzero(net.any(axis=1))
+        if len(used) == 0:
+            used = np.arange(1)
+        return KernelModel(self._kernel, self._data.X[used], net[used], self._data.labels)
+
+    def recompute(self) -> None:
+        """See `Problem.recompute`."""
+        net = self._net()
+        used = np.flatnonzero(net.any(axis=1))
+        self.weights[:] = 0.0
+        size = self._cache.chunk_size
+        for begin in range(0, len(used), size):
+            part = used[begin : begin + size]
+            self.weights += net[part].T @ self._cache.rows[self._cache.fetch(part)]
+
+    def _net(self) -> NDArray[np.float64]:
+        return self._incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
+
+
+class LinearQueries:
+    """Query-document data: one weight vector for all documents."""
+
+    def __init__(self, data: RankingData, graphs: Graphs, bound: Vector) -> None:
+        self._data = data
+        self._incidence = _Incidence(graphs, data.query_ptr)
+        curvature = graph_curvatures(data.X, graphs, data.query_ptr)
+        _require_finite(curvature)
+        self.graphs = _dual_graphs(graphs, data.query_ptr, data.relevance, bound, curvature)
+        self.weights = np.zeros(data.n_features)
+        self.n_passes = 0.0
+
+    def epoch(self, order: Indices) -> float:
+        """See `Problem.epoch`."""
+        X: Any = self._data.X
+        self.n_passes += 2.0 * len(order) / self._data.n_queries
+        if sparse.issparse(X):
+            moved = fast.query_epoch_sparse(
+                self.graphs, order, X.indptr, X.indices, X.data, self.weights
+            )
+        else:
+            moved = fast.query_epoch_dense(self.graphs, order, X, self.weights)
+        return float(moved)
+
+    def scores(self) -> Vector:
+        """See `Problem.scores`."""
+        self.n_passes += 1
+        return np.asarray(self._data.X @ self.weights, dtype=np.float64)
+
+    def squared_norm(self) -> float:
+        """See `Problem.squared_norm`."""
+        return float(self.weights @ self.weights)
+
+    def point(self) -> Point:
+        """See `Problem.point`."""
+        return (self.weights.copy(),)
+
+    def model(self, point: Point) -> Model:
+        """See `Problem.model`."""
+        return LinearModel(point[0])
+
+    def recompute(self) -> None:
+        """See `Problem.recompute`."""
+        self.n_passes += 1
+        self.weights = np.asarray(
+            self._data.X.T @ self._incidence.net(self.graphs.dual), dtype=float
+        )
+
+
+class _Incidence:
+    """From the dual variables of graphs to the sum of them at each item, B's negative."""
+
+    def __init__(self, graphs: Graphs, offset: Indices) -> None:
+        sizes = np.diff(graphs.member_ptr)
+        self.offset = offset
+        self._item = np.repeat(offset[graphs.group], sizes) + graphs.member
+        self._is_better = graphs.is_better
+
+    def net(self, dual: Vector) -> Vector:
+        """The sums, of shape (n_items,)."""
+        signed = np.where(self._is_better, dual, np.negative(dual))
+        sums = np.bincount(self._item, weights=signed, minlength=int(self.offset[-1]))
+        return np.asarray(sums, dtype=np.float64)
+
+
+def _dual_graphs(
+    graphs: Graphs, offset: Indices, relevance: Vector, bound: Vector, curvature: Vector
+) -> fast.DualGraphs:
+    # Where features hardly differ, 1 / curvature would overflow; they are as good as equal.
+    curvature = np.where(curvature > np.finfo(float).tiny * 1e100, curvature, 0.0)
+    return fast.DualGraphs(
+        graphs.group_ptr,
+        graphs.member_ptr,
+        graphs.n_better,
+        graphs.member,
+        np.ascontiguousarray(offset, dtype=np.int64),
+        np.ascontiguousarray(relevance),
+        bound,
+        curvature,
+    )
+
+
+def _require_finite(curvature: Vector) -> None:
+    if not np.isfinite(curvature).all():
+        raise DataError(
+            "the features are too large: their squares overflow; scale the features, for example "
+            "to mean 0 and standard deviation 1"
+        )

@@ -1,0 +1,294 @@
+"""The bundle method for an L2-regularised convex loss of linear scores, with line search.
+
+    minimise  f(w) = 1/2 w.w + C loss(X w)
+
+Every subgradient gives a plane below the loss, ``loss(v) >= g.v + b``. The minimum of the
+problem with the loss replaced by the highest of its planes bounds the true minimum from below;
+it is found by a quadratic program over the simplex with one variable a plane,
+
+    maximise  C b.a - 1/2 |C sum_k a_k g_k|^2,     w = -C sum_k a_k g_k,
+
+and any feasible a is such a bound. Planes do not depend on C: they serve a whole path.
+
+References
+----------
+.. [1] Teo, Vishwanathan, Smola and Le, "Bundle methods for regularized risk minimization",
+   JMLR 11 (2010).
+.. [2] Franc and Sonnenburg, "Optimized cutting plane algorithm for large-scale risk
+   minimization", JMLR 10 (2009), for the line search and where to cut after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from rankplug.optim.bracket import Bracket, Certified
+from rankplug.optim.newton_cg import Report, finite
+from rankplug.optim.simplex_qp import maximise_on_simplex
+
+__all__ = ["BundleMethod", "LineLoss", "Planes", "bundle_method"]
+
+Vector: TypeAlias = NDArray[np.float64]
+BundleMethod: TypeAlias = Literal["ocas", "bmrm"]
+
+_PATIENCE = 30
+_QP_SHARE_OF_GAP = 0.01
+_CUT = 1e-3
+_FLAT = 0.02
+_MAX_EVALUATIONS = 12
+_LONGEST = 64.0
+_MOST_IDLE_ITERATIONS = 50
+
+
+class LineLoss(Protocol):
+    """A convex loss of the scores X w of a current point, and of points on a line from it."""
+
+    n_passes: float
+
+    @property
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+
+    def move_to(self, w: Vector | None) -> float:
+        """Go to `w` (0 for None) and return the loss there."""
+
+    def gradient(self) -> Vector:
+        """A subgradient by the weights at the current point."""
+
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current point to `w` the direction."""
+
+    def slope(self) -> float:
+        """Slope along the direction at the current point."""
+
+    def loss_along(self, step: float) -> float:
+        """Loss after `step` times the direction; no pass over X."""
+
+    def slope_along(self) -> float:
+        """Slope along the direction at the step last tried."""
+
+    def gradient_along(self) -> Vector:
+        """A subgradient by the weights at the step last tried."""
+
+    def accept(self) -> None:
+        """Make the step last tried the current point; the direction stays."""
+
+
+class Planes:
+    """Planes below a loss that is never negative, and the minimum above them.
+
+    A plane that was in no solution for `_PATIENCE` programs gives its place to a new one. Those
+    in the solution stay, so the lower bound never falls and convergence is kept.
+    """
+
+    def __init__(self, n_columns: int) -> None:
+        self._gradients = np.zeros((16, n_columns))
+        self._offsets = np.zeros(16)
+        self._gram = np.zeros((16, 16))
+        self._idle = np.zeros(16, dtype=np.int64)
+        # The first plane says that the loss is not negative.
+        self._multipliers = np.ones(1)
+
+    def __len__(self) -> int:
+        return len(self._multipliers)
+
+    def add(self, w: Vector, loss: float, gradient: Vector) -> None:
+        """Add the plane that touches the loss at `w`."""
+        k = self._place()
+        n = len(self)
+        self._gradients[k] = gradient
+        self._offsets[k] = loss - float(gradient @ w)
+        self._gram[k, :n] = self._gram[:n, k] = self._gradients[:n] @ gradient
+        self._idle[k] = 0
+
+    def minimise(self, C: float, tol: float) -> tuple[Vector, float]:
+        """The point with the least ``1/2 w.w + C max_k (g_k.w + b_k)``, and a lower bound of that.
+
+        Parameters
+        ----------
+        C : float
+        tol : float
+            How far the bound may be from the largest one.
+        """
+        n = len(self)
+        offsets, gradients, H = self._offsets[:n], self._gradients[:n], C * self._gram[:n, :n]
+        finite(float(H.trace()))
+        a = maximise_on_simplex(H, offsets, self._multipliers, tol=tol / C)
+        self._multipliers = a
+        self._idle[:n] = np.where(a > 0, 0, self._idle[:n] + 1)
+        w: Vector = -C * (a @ gradients)
+        return w, C * float(a @ offsets) - 0.5 * float(w @ w)
+
+    def _place(self) -> int:
+        """Where a new plane goes; the first plane keeps its place."""
+        n = len(self)
+        longest_idle = 1 + int(np.argmax(self._idle[1:n])) if n > 1 else 0
+        if longest_idle and self._idle[longest_idle] > _PATIENCE:
+            return longest_idle
+        if n == len(self._offsets):
+            self._grow()
+        self._multipliers = np.append(self._multipliers, 0.0)
+        return n
+
+    def _grow(self) -> None:
+        n = len(self._offsets)
+        self._gradients = np.concatenate((self._gradients, np.zeros_like(self._gradients)))
+        self._offsets = np.concatenate((self._offsets, np.zeros(n)))
+        self._gram = np.pad(self._gram, (0, n))
+        self._idle = np.concatenate((self._idle, np.zeros(n, dtype=np.int64)))
+
+
+def bundle_method(
+    loss: LineLoss,
+    C: float,
+    planes: Planes,
+    w: Vector | None,
+    *,
+    method: BundleMethod,
+    tol: float,
+    max_iter: int,
+    report: Report,
+) -> Certified:
+    """Minimise f; one plane is added an iteration.
+
+    Parameters
+    ----------
+    loss : LineLoss
+    C : float
+    planes : Planes
+        Empty, or of an earlier run with the same loss and any C.
+    w : ndarray or None
+        Starting point, None for 0.
+    method : "ocas" or "bmrm"
+        "bmrm" adds the plane at the minimum of the model. "ocas" looks for the least f on the way
+        there from the best point so far, and adds the plane a little further on: 0.1 % of the
+        remaining way, but ten times as far after each iteration that closed no gap. (The paper's
+        10 % needs four times the planes where kinks are dense, as with many pairs.)
+    tol : float
+        Stop when the gap between the best f and the lower bound is at most this share of f,
+        but not at 0 before the first step: with a tiny C even 0 may be that close.
+    max_iter : int
+    report : callable
+
+    Raises
+    ------
+    FloatingPointError
+        If numbers became too large for floating point.
+    """
+    value, fresh = loss.move_to(w), w is None
+    w = np.zeros(loss.n_columns) if w is None else w
+    bracket = Bracket(w)
+    bracket.offer(w, 0.5 * float(w @ w) + C * value)
+    if len(planes) == 1:
+        planes.add(w, value, loss.gradient())
+    gap, idle = bracket.gap, 0
+    for n_iter in range(max_iter + 1):
+        minimum, bound = planes.minimise(C, _qp_tolerance(bracket, tol))
+        bracket.raise_bound(bound)
+        going = report(
+            n_iter,
+            objective=bracket.objective,
+            duality_gap=bracket.gap,
+            n_planes=len(planes),
+            n_passes=loss.n_passes,
+        )
+        if bracket.relative_gap <= tol and not (fresh and n_iter == 0):
+            return Certified(bracket, n_iter, "converged")
+        idle = 0 if bracket.gap < gap else idle + 1
+        gap = bracket.gap
+        if not going or idle > _MOST_IDLE_ITERATIONS:
+            return Certified(bracket, n_iter, "stopped")
+        if n_iter == max_iter:
+            break
+        if method == "bmrm":
+            planes.add(*_cut_at_minimum(loss, C, bracket, minimum))
+        else:
+            further = min(_CUT * 10.0**idle, 1.0)
+            planes.add(*_cut_after_line_search(loss, C, bracket, minimum, further))
+    return Certified(bracket, max_iter, "max_iter")
+
+
+def _qp_tolerance(bracket: Bracket, tol: float) -> float:
+    """A small share of the gap, and of the gap that is asked for."""
+    size = abs(bracket.objective)
+    return _QP_SHARE_OF_GAP * max(min(bracket.gap, size), tol * size)
+
+
+def _cut_at_minimum(
+    loss: LineLoss, C: float, bracket: Bracket, minimum: Vector
+) -> tuple[Vector, float, Vector]:
+    """The plane at the minimum of the model."""
+    value = loss.move_to(minimum)
+    bracket.offer(minimum, 0.5 * float(minimum @ minimum) + C * value)
+    return minimum, value, loss.gradient()
+
+
+def _cut_after_line_search(
+    loss: LineLoss, C: float, bracket: Bracket, minimum: Vector, further: float
+) -> tuple[Vector, float, Vector]:
+    """Move the best point, where the loss stands, on the way to the minimum of the model.
+
+    The plane returned is that at a share of the remaining way, which cuts the minimum off.
+    """
+    direction = minimum - bracket.w
+    loss.aim_at(minimum)
+    length = _line_search(loss, C, bracket, direction)
+    step = further * (1.0 - length)
+    w = bracket.w + step * direction
+    return w, loss.loss_along(step), loss.gradient_along()
+
+
+def _line_search(loss: LineLoss, C: float, bracket: Bracket, direction: Vector) -> float:
+    """Go to about the least f along the direction; returns the step.
+
+    f is convex and piecewise quadratic, so its slope rises; its root is bracketed and found by
+    regula falsi in the Illinois variant. It needs no pass over X.
+    """
+    start = bracket.w
+    linear, square = float(start @ direction), float(direction @ direction)
+    first = linear + C * loss.slope()
+    if first >= 0.0:
+        return 0.0
+    value = 0.0
+
+    def slope_at(step: float) -> float:
+        nonlocal value
+        value = loss.loss_along(step)
+        return linear + step * square + C * loss.slope_along()
+
+    step = _root(slope_at, first)
+    w = start + step * direction
+    objective = 0.5 * float(w @ w) + C * value
+    if objective >= bracket.objective:
+        return 0.0
+    bracket.offer(w, objective)
+    loss.accept()
+    return step
+
+
+def _root(function: Callable[[float], float], at_zero: float) -> float:
+    """About where a rising function, negative at zero, becomes positive; the last step tried."""
+    flat = _FLAT * -at_zero
+    values = {0.0: at_zero}
+
+    def flattened(step: float) -> float:
+        if step not in values:
+            values[step] = function(step)
+        return 0.0 if abs(values[step]) <= flat else values[step]
+
+    low, high = 0.0, 1.0
+    while flattened(high) < 0 and high < _LONGEST:
+        low, high = high, 2.0 * high
+    if flattened(high) <= 0:
+        return high
+    root = float(
+        optimize.brentq(flattened, low, high, xtol=1e-9, maxiter=_MAX_EVALUATIONS, disp=False)
+    )
+    if root != next(reversed(values)):
+        function(root)
+    return root

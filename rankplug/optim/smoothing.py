@@ -1,0 +1,159 @@
+"""Newton's method for a nonsmooth loss, through ever closer smooth ones.
+
+    minimise  f(w) = 1/2 w.w + C loss(X w),   loss = sum of h(t) over hinges t
+
+A hinge is replaced by a Huber function that is quadratic over a width. At the minimum of the
+smooth problem the slopes of its hinges are a feasible dual point, which certifies how far f is
+from its own minimum; at any other point they still are one. So both bounds of the minimum come
+with each Newton step, and the width shrinks once it, rather than the smooth problem's remaining
+gradient, is what keeps the bounds apart.
+
+The squares of slacks within a narrow width drown in rounding errors when C times the loss at zero
+is some 1e10 times the minimum or more (separable data with a huge C): then the method stops early.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.optim.bracket import Bracket, Certified
+from rankplug.optim.newton_cg import (
+    LinearLoss,
+    Point,
+    Preconditioner,
+    Report,
+    newton_cg,
+    stalled,
+)
+
+__all__ = ["SmoothedLoss", "smoothed_newton"]
+
+Vector: TypeAlias = NDArray[np.float64]
+
+_NARROWEST = 1e-9
+_SHRINK = (0.05, 0.5)
+_AIM = 0.3
+_SMOOTH_ENOUGH = 0.3
+_PROGRESS = 0.99
+_MOST_IDLE_ITERATIONS = 30
+
+
+class SmoothedLoss(LinearLoss, Protocol):
+    """A sum of Huberised hinges of linear scores.
+
+    h(t) = t^2 / (2 width) for t in (0, width),   t - width / 2 above,   0 below
+    """
+
+    width: float
+
+    @property
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+
+    def narrow(self, width: float) -> float:
+        """Change the width; return the loss at the current point. No pass over X."""
+
+    def hinge(self) -> float:
+        """The loss at the current point without smoothing."""
+
+    def total_slope(self) -> float:
+        """Sum of the slopes h'(t) at the current point."""
+
+
+def smoothed_newton(
+    loss: SmoothedLoss,
+    C: float,
+    w: Vector | None,
+    *,
+    tol: float,
+    max_iter: int,
+    preconditioner: Preconditioner,
+    report: Report,
+) -> Certified:
+    """Minimise f, with the loss's own width at first; an iteration is a Newton step.
+
+    Parameters
+    ----------
+    loss : SmoothedLoss
+    C : float
+    w : ndarray or None
+        Starting point, None for 0.
+    tol : float
+        Stop when the gap between the best f and the dual value is at most this share of f,
+        but not at 0 before the first step: with a tiny C even 0 may be that close.
+    max_iter : int
+    preconditioner : Preconditioner
+    report : callable
+
+    Raises
+    ------
+    FloatingPointError
+        If numbers became too large for floating point.
+    """
+    value, fresh = loss.move_to(w), w is None
+    w = np.zeros(loss.n_columns) if w is None else w
+    point = Point(w, value, loss.gradient())
+    bracket, closed, idle = Bracket(w), np.inf, 0
+    last: tuple[float, float] | None = None
+    for n_iter in range(max_iter + 1):
+        gap = _certify(loss, C, point, bracket)
+        going = report(
+            n_iter,
+            objective=bracket.objective,
+            duality_gap=bracket.gap,
+            width=loss.width,
+            n_passes=loss.n_passes,
+        )
+        if bracket.relative_gap <= tol and not (fresh and n_iter == 0):
+            return Certified(bracket, n_iter, "converged")
+        idle = 0 if bracket.gap < _PROGRESS * closed else idle + 1
+        closed = bracket.gap if idle == 0 else closed
+        if not going or loss.width < _NARROWEST or idle > _MOST_IDLE_ITERATIONS:
+            return Certified(bracket, n_iter, "stopped")
+        if n_iter == max_iter:
+            break
+        goal = tol * abs(bracket.objective)
+        here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
+        if 0.5 * here[1] ** 2 <= _SMOOTH_ENOUGH * gap or stalled(last, *here):
+            point = Point(point.w, loss.narrow(loss.width * _shrink(goal, gap)), loss.gradient())
+            here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
+        last = here
+        point = _newton_step(loss, C, point, goal, preconditioner)
+    return Certified(bracket, max_iter, "max_iter")
+
+
+def _certify(loss: SmoothedLoss, C: float, point: Point, bracket: Bracket) -> float:
+    """Update both bounds by the point and its slopes; returns the gap between those two.
+
+    With multipliers alpha = C h'(t) of the hinges, the dual value is
+    ``sum alpha - 1/2 |C gradient of the loss|^2``.
+    """
+    primal = 0.5 * float(point.w @ point.w) + C * loss.hinge()
+    dual_w = C * point.loss_gradient
+    dual = C * loss.total_slope() - 0.5 * float(dual_w @ dual_w)
+    bracket.offer(point.w, primal)
+    bracket.raise_bound(dual)
+    return primal - dual
+
+
+def _shrink(goal: float, gap: float) -> float:
+    """By how much to narrow: the gap falls with the square of the width, about."""
+    least, most = _SHRINK
+    return min(max(float(np.sqrt(_AIM * goal / max(gap, goal))), least), most)
+
+
+def _newton_step(
+    loss: SmoothedLoss, C: float, point: Point, goal: float, preconditioner: Preconditioner
+) -> Point:
+    return newton_cg(
+        loss,
+        C,
+        point,
+        gradient_tol=0.1 * float(np.sqrt(goal)),
+        max_iter=1,
+        preconditioner=preconditioner,
+        report=lambda *_, **__: True,
+    ).point
