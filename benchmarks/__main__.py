@@ -22,6 +22,13 @@ _MODULES = {
     "rivals": "versus",
     "rows": "versus",
     "levels": "versus",
+    "l1": "l1",
+    "l1_rows": "l1",
+    "label_ranking": "label_ranking",
+    "interior_point": "label_ranking",
+    "phase_transition": "label_ranking",
+    "top_ranking": "top_ranking",
+    "dirty_model": "top_ranking",
 }
 
 

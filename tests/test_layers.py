@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 TABLE = """
     exceptions  tables  parameters  _fast
     arrays  data  metrics
-    matrices  shards  objectives  models  scaling
+    matrices  shards  objectives  top  models  scaling  kernels  kernel_model
     solver  optim  io  datasets
     registry
     testing
@@ -31,7 +31,10 @@ FOR_PLUGINS = {
     "data",
     "shards",
     "objectives",
+    "top",
     "models",
+    "kernels",
+    "kernel_model",
     "solver",
     "optim",
     "_fast",

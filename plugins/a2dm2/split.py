@@ -1,0 +1,232 @@
+"""Ranking at the top as two functions and a linear constraint (the paper's problem 13).
+
+    minimise   lam/2 |w|^2 + sum_q lam1_q/2 t_q^2                                 (f1, of w and t)
+               + sum_i p_i max(0, 1 + b_i)^2 + sum_i lam2_i/2 b_i^2
+               + sum_j lam2_j/2 s_j^2                                             (f2, of b and s)
+    subject to b_i + w.x_i - t_q(i) = 0 over positives,  s_j + t_q(j) - w.x_j = 0 and s_j <= 0 over
+               negatives
+
+so that ``A (w, t) = (X+ w - t, t - X- w)``, ``B = I`` and ``c = 0``. Without lam1 and lam2 this is
+problem (11). All minimisers are closed, except that of f1 for huge data, by conjugate gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from rankplug.top import TopProblem
+
+__all__ = ["TopSplit"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Solve: TypeAlias = Callable[[Vector], Vector]
+
+_LARGEST_FACTOR = 3000
+_CG_TOLERANCE = 1e-8
+_POWER_STEPS = 30
+
+
+class TopSplit:
+    """Implements `rankplug.optim.a2dm2.SplitProblem`.
+
+    Parameters
+    ----------
+    problem : TopProblem
+        With top_k = 1.
+    lam, lam1, lam2 : float
+        A query counts for lam1 and lam2 as it counts for the loss: if queries differ in size or
+        weight, lam1 and lam2 are its means over rows. So a query of weight 2 is that query twice.
+    """
+
+    def __init__(self, problem: TopProblem, lam: float, lam1: float, lam2: float) -> None:
+        self.problem, self.lam = problem, lam
+        self._m = len(problem.weight)
+        self._n_rows = self._m + int(problem.neg_ptr[-1])
+        of_query = problem.sum_positives(problem.weight)
+        sizes = np.diff(problem.pos_ptr) + np.diff(problem.neg_ptr)
+        share = self._n_rows * of_query / sizes
+        self.lam1 = lam1 * share
+        self.lam2 = lam2 * np.concatenate(
+            (problem.of_positives(share), problem.of_negatives(share))
+        )
+        self.c = np.zeros(self._n_rows)
+        self.n_passes = 0.0
+        self._solve: tuple[float, Solve] | None = None
+        self._gram: NDArray[np.float64] | None = None
+
+    @property
+    def n_weights(self) -> int:
+        """Length of w, the first part of x."""
+        return self.problem.n_features
+
+    def map_x(self, x: Vector) -> Vector:
+        """``(X+ w - t, t - X- w)``; one pass over the features."""
+        problem, w, t = self.problem, x[: self.n_weights], x[self.n_weights :]
+        self.n_passes += 1
+        pos = problem.X_pos @ w - problem.of_positives(t)
+        return np.concatenate((pos, problem.of_negatives(t) - problem.X_neg @ w))
+
+    def transposed(self, v: Vector) -> Vector:
+        """``A' v``; one pass over the features."""
+        problem, pos, neg = self.problem, v[: self._m], v[self._m :]
+        self.n_passes += 1
+        of_t = problem.sum_negatives(neg) - problem.sum_positives(pos)
+        return np.concatenate((problem.combination(pos, neg), of_t))
+
+    def map_y(self, y: Vector) -> Vector:
+        """B is the identity."""
+        return y
+
+    def argmin_x(self, v: Vector, rho: float) -> Vector:
+        """The (w, t) that minimises ``f1 + rho/2 |A (w, t) - v|^2``; it factorises once per rho."""
+        if self._solve is None or self._solve[0] != rho:
+            self._solve = rho, self._solver(rho)
+        return self._solve[1](v)
+
+    def argmin_y(self, v: Vector, rho: float) -> Vector:
+        """The (b, s) that minimises ``f2 + rho/2 |(b, s) - v|^2``."""
+        y = rho * v / (rho + self.lam2)
+        pos, twice = slice(0, self._m), 2.0 * self.problem.weight
+        lossy = (rho * v[pos] - twice) / (rho + self.lam2[pos] + twice)
+        y[pos] = np.where(y[pos] <= -1.0, y[pos], lossy)
+        y[self._m :] = np.minimum(y[self._m :], 0.0)
+        return y
+
+    def argmin_y_linear(self, g: Vector) -> Vector:
+        """The (b, s) that minimises ``f2 + g'(b, s)``."""
+        y = -g / self.lam2
+        pos, twice = slice(0, self._m), 2.0 * self.problem.weight
+        lossy = -(g[pos] + twice) / (self.lam2[pos] + twice)
+        y[pos] = np.where(y[pos] <= -1.0, y[pos], lossy)
+        y[self._m :] = np.minimum(y[self._m :], 0.0)
+        return y
+
+    def scores(self, x: Vector, Ax: Vector) -> tuple[Vector, Vector]:
+        """``X+ w`` and ``X- w``, given ``A (w, t)``."""
+        t = x[self.n_weights :]
+        pos = Ax[: self._m] + self.problem.of_positives(t)
+        return pos, self.problem.of_negatives(t) - Ax[self._m :]
+
+    def dual_point(self, multiplier: Vector) -> tuple[Vector, Vector]:
+        """Dual numbers (a, b) of problem (11); feasible at the optimum."""
+        return np.maximum(-multiplier[: self._m], 0.0), np.maximum(-multiplier[self._m :], 0.0)
+
+    def norm(self) -> float:
+        """Largest singular value of A, from below, by the power method."""
+        v = np.ones(self._n_rows)
+        norm = 0.0
+        for _ in range(_POWER_STEPS):
+            v = self.map_x(self.transposed(v / np.linalg.norm(v)))
+            norm = float(np.sqrt(np.linalg.norm(v)))
+            if norm == 0.0:
+                break
+        return norm
+
+    def _solver(self, rho: float) -> Solve:
+        """The map ``(diag(lam, lam1) + rho A'A)^-1 rho A'``, by the smaller of two matrices."""
+        if min(self.n_weights, self._n_rows) > _LARGEST_FACTOR:
+            return self._by_conjugate_gradients(rho)
+        if self.n_weights > self._n_rows:
+            return self._by_rows(rho)
+        return self._by_columns(rho)
+
+    def _by_columns(self, rho: float) -> Solve:
+        """A Cholesky factor of the matrix of w, t eliminated."""
+        problem, d = self.problem, self.n_weights
+        sums = self._query_sums()
+        sizes = np.diff(problem.pos_ptr) + np.diff(problem.neg_ptr)
+        of_t = self.lam1 + rho * sizes
+        if self._gram is None:
+            self._gram = _gram(problem.X_pos) + _gram(problem.X_neg)
+        matrix = rho * self._gram
+        matrix -= sums.T @ ((rho**2 / of_t)[:, None] * sums)
+        matrix[np.diag_indices_from(matrix)] += self.lam
+        factor = _factor(matrix)
+
+        def solve(v: Vector) -> Vector:
+            right = rho * self.transposed(v)
+            w = linalg.cho_solve(factor, right[:d] + sums.T @ (rho * right[d:] / of_t))
+            return np.concatenate((w, (right[d:] + rho * (sums @ w)) / of_t))
+
+        return solve
+
+    def _by_rows(self, rho: float) -> Solve:
+        """Woodbury: ``(D + rho A'A)^-1 rho A' = D^-1 A' (1/rho + A D^-1 A')^-1``."""
+        problem, m = self.problem, self._m
+        X = _stack(problem.X_pos, problem.X_neg)
+        products = X @ X.T
+        matrix = np.asarray(products.toarray() if sparse.issparse(products) else products)
+        matrix = matrix / self.lam
+        queries = np.arange(problem.n_queries)
+        query = np.concatenate((problem.of_positives(queries), problem.of_negatives(queries)))
+        matrix += (query[:, None] == query) / self.lam1[query]
+        # A negates the rows of negatives; 1 where both signs are the same.
+        matrix[:m, m:] *= -1.0
+        matrix[m:, :m] *= -1.0
+        matrix[np.diag_indices_from(matrix)] += 1.0 / rho
+        factor = _factor(matrix)
+        scale = np.concatenate((np.full(self.n_weights, self.lam), self.lam1))
+        return lambda v: self.transposed(linalg.cho_solve(factor, v)) / scale
+
+    def _by_conjugate_gradients(self, rho: float) -> Solve:
+        """Conjugate gradients, each from the last solution."""
+        scale = np.concatenate((np.full(self.n_weights, self.lam), self.lam1))
+        last = np.zeros(len(scale))
+        squares = _squares(self.problem.X_pos) + _squares(self.problem.X_neg)
+        sizes = np.diff(self.problem.pos_ptr) + np.diff(self.problem.neg_ptr)
+        diagonal = scale + rho * np.concatenate((squares, sizes))
+        shape = (len(scale), len(scale))
+        operator = LinearOperator(
+            shape, matvec=lambda x: scale * x + rho * self.transposed(self.map_x(x))
+        )
+        inverse = LinearOperator(shape, matvec=lambda x: x / diagonal)
+
+        def solve(v: Vector) -> Vector:
+            nonlocal last
+            right = rho * self.transposed(v)
+            last, _ = cg(operator, right, x0=last, rtol=_CG_TOLERANCE, M=inverse)
+            return np.asarray(last)
+
+        return solve
+
+    def _query_sums(self) -> NDArray[np.float64]:
+        """The sum of the rows of each query."""
+        parts = []
+        for X, ptr in (
+            (self.problem.X_pos, self.problem.pos_ptr),
+            (self.problem.X_neg, self.problem.neg_ptr),
+        ):
+            n = int(ptr[-1])
+            ones = sparse.csr_array((np.ones(n), np.arange(n), ptr), shape=(len(ptr) - 1, n))
+            sums: Any = ones @ X
+            parts.append(np.asarray(sums.toarray() if sparse.issparse(sums) else sums))
+        return np.asarray(parts[0] + parts[1])
+
+
+def _gram(X: Any) -> NDArray[np.float64]:
+    product = X.T @ X
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+
+
+def _squares(X: Any) -> Vector:
+    """Sums of squares of the columns."""
+    squares = X.power(2) if sparse.issparse(X) else X**2
+    return np.asarray(squares.sum(axis=0)).ravel()
+
+
+def _stack(first: Any, second: Any) -> Any:
+    if sparse.issparse(first):
+        return sparse.csr_array(sparse.vstack((first, second)))
+    return np.vstack((first, second))
+
+
+def _factor(matrix: NDArray[np.float64]) -> Any:
+    if not np.isfinite(matrix).all():
+        raise FloatingPointError("the matrix of the w-step is too large for floating point")
+    return linalg.cho_factor(matrix, lower=True)

@@ -1,0 +1,224 @@
+"""TopPush by an augmented Lagrangian, each minimised by semismooth Newton steps.
+
+    minimise over w, t   lam/2 |w|^2 + sum_i p_i max(0, 1 + t_q(i) - w.x_i)^2
+    subject to           (w.x_j - t_q) over the negatives j of q  in  cone_q      for every query q
+
+where cone_q holds the vectors whose mean of the k highest is at most 0. With `project` onto the
+polar cone, multipliers u and a penalty sigma,
+
+    Phi(w, t) = lam/2 |w|^2 + sum_i p_i max(0, 1 + t - w.x_i)^2 + 1/(2 sigma) |project(v)|^2
+    v = u + sigma (X- w - t),      u <- project(v),     sigma <- growth * sigma.
+
+Only positives with a loss and negatives with a multiplier enter the Hessian. Each t_q is
+eliminated by a Schur complement; what is left is factorised, or solved by conjugate gradients if
+there are many features. Scores follow the steps, so that line searches read no features.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.top import TopProblem
+from rankplug_plugins.toppush.cone import project
+from rankplug_plugins.toppush.newton_system import NewtonSystem
+from rankplug_plugins.toppush.outcome import Bounds, Outcome, Report
+
+__all__ = ["alm_newton"]
+
+Vector: TypeAlias = NDArray[np.float64]
+
+_FIRST_PENALTY = 10.0  # times 2 p_i, the curvature of the loss
+_GROWTH = 5.0
+_FEW_STEPS = 5  # the penalty grows if so many Newton steps were enough
+_MOST_STEPS = 50
+_FIRST_ACCURACY = 0.1
+_SHRINK = 0.2
+_SHARE_OF_GAP = 0.1
+_FULL_ENOUGH = 0.3  # shorter steps say nothing about the decrement
+_FLAT = 0.1
+_MOST_TRIALS = 30
+_LONGEST = 1e3
+
+
+def alm_newton(
+    problem: TopProblem, lam: float, *, tol: float, max_iter: int, report: Report
+) -> Outcome:
+    """Minimise P.
+
+    Parameters
+    ----------
+    problem : TopProblem
+    lam : float
+    tol : float
+        Stop when the duality gap is at most `tol` times the objective.
+    max_iter : int
+        Most Newton steps.
+    report : callable
+    """
+    state = _State(problem, lam)
+    bounds = Bounds(np.zeros(problem.n_features))
+    accuracy, decrement, n_inner = _FIRST_ACCURACY, math.inf, 0
+    last_gap = math.inf
+    for n_iter in range(max_iter + 1):
+        state.differentiate()
+        bounds.raise_to(state.lower_bound())
+        going = report(
+            n_iter,
+            objective=bounds.objective,
+            duality_gap=bounds.gap,
+            penalty=state.penalty,
+            n_passes=state.n_passes,
+        )
+        if bounds.closed(tol):
+            return Outcome(bounds, "converged", n_iter, state.n_passes)
+        if not going:
+            return Outcome(bounds, "stopped", n_iter, state.n_passes)
+        if n_iter == max_iter:
+            break
+        minimised = decrement <= accuracy and state.distance_to_minimum() <= bounds.gap
+        if minimised or n_inner >= _MOST_STEPS:
+            stuck = n_inner >= _MOST_STEPS and bounds.gap >= last_gap
+            if stuck:
+                return Outcome(bounds, "stopped", n_iter, state.n_passes)
+            last_gap = bounds.gap
+            accuracy = max(min(_SHARE_OF_GAP * bounds.gap, _SHRINK * accuracy), _SHARE_OF_GAP * tol)
+            state.update_multipliers(_GROWTH if n_inner <= _FEW_STEPS else 1.0)
+            state.differentiate()
+            n_inner = 0
+        length, decrement = state.newton_step()
+        if length < _FULL_ENOUGH:
+            decrement = math.inf
+        n_inner += 1
+        bounds.offer(state.w, state.objective())
+    return Outcome(bounds, "max_iter", max_iter, state.n_passes)
+
+
+class _State:
+    """The current point with its scores and multipliers."""
+
+    def __init__(self, problem: TopProblem, lam: float) -> None:
+        self.problem = problem
+        self.lam = lam
+        self.penalty = _FIRST_PENALTY
+        self.n_passes = 0.0
+        self.w = np.zeros(problem.n_features)
+        self.t = np.zeros(problem.n_queries)
+        self.pos_scores = np.zeros(len(problem.weight))
+        self.neg_scores = np.zeros(int(problem.neg_ptr[-1]))
+        self.multipliers = np.zeros(len(self.neg_scores))
+        per_query = problem.sum_positives(problem.weight) / np.diff(problem.pos_ptr)
+        self._curvature = 2.0 * problem.of_negatives(per_query)
+
+    @property
+    def sigma(self) -> Vector:
+        """The penalty of each negative: constant in a query."""
+        sigma: Vector = self.penalty * self._curvature
+        return sigma
+
+    def objective(self) -> float:
+        """P at the current weights."""
+        return self.problem.value(self.lam, self.w, self.pos_scores, self.neg_scores)
+
+    def differentiate(self) -> None:
+        """Gradient of Phi and what its Hessian needs; one pass over the features."""
+        problem = self.problem
+        slack = 1.0 + problem.of_positives(self.t) - self.pos_scores
+        self.slack = slack
+        self.a = 2.0 * problem.weight * np.maximum(slack, 0.0)
+        shifted = self.neg_scores - problem.of_negatives(self.t)
+        self.b, self.face = project(
+            self.multipliers + self.sigma * shifted, problem.neg_ptr, problem.top_k
+        )
+        self._pos_part = problem.X_pos.T @ self.a
+        self._neg_part = problem.X_neg.T @ self.b
+        self.n_passes += 1
+        self.gradient = self.lam * self.w - self._pos_part + self._neg_part
+        self.t_gradient = problem.sum_positives(self.a) - problem.sum_negatives(self.b)
+
+    def distance_to_minimum(self) -> float:
+        """Bound of how far Phi, minimised over t, is above its minimum."""
+        return 0.5 * float(self.gradient @ self.gradient) / self.lam
+
+    def lower_bound(self) -> float:
+        """Of the minimum of P, from the multipliers to be; with one query free of a pass."""
+        problem = self.problem
+        if problem.n_queries > 1:
+            self.n_passes += 1
+            return problem.lower_bound(self.lam, self.a, self.b)
+        scale = float(problem.matching_scale(self.a, self.b)[0])
+        if scale == 0.0:
+            return 0.0
+        return problem.dual_value(self.lam, self.a, self._pos_part - scale * self._neg_part)
+
+    def update_multipliers(self, growth: float) -> None:
+        """Take over the projection as multipliers, and raise the penalty."""
+        self.multipliers = self.b
+        self.penalty *= growth
+
+    def newton_step(self) -> tuple[float, float]:
+        """Move along the Newton direction; its length and the squared decrement."""
+        system = NewtonSystem(self.problem, self.lam, self.slack > 0, self.sigma, self.face)
+        dw, dt = system.solve(self.gradient, self.t_gradient)
+        self.n_passes += system.n_passes
+        decrement = -float(self.gradient @ dw + self.t_gradient @ dt)
+        line = _Line(self, dw, dt)
+        self.n_passes += 1
+        length = line.minimise(decrement)
+        self.w = self.w + length * dw
+        self.t = self.t + length * dt
+        self.pos_scores = self.pos_scores + length * line.pos_scores
+        self.neg_scores = self.neg_scores + length * line.neg_scores
+        return length, decrement
+
+
+class _Line:
+    """Phi along a direction; it knows the scores of the direction, so it reads no features."""
+
+    def __init__(self, state: _State, dw: Vector, dt: Vector) -> None:
+        problem = state.problem
+        self._state, self._problem = state, problem
+        self.pos_scores, self.neg_scores = problem.X_pos @ dw, problem.X_neg @ dw
+        self._pos_slope = problem.of_positives(dt) - self.pos_scores
+        self._neg_slope = self.neg_scores - problem.of_negatives(dt)
+        shifted = state.neg_scores - problem.of_negatives(state.t)
+        self._argument = state.multipliers + state.sigma * shifted
+        self._w_dw, self._dw_dw = float(state.w @ dw), float(dw @ dw)
+
+    def slope(self, length: float) -> float:
+        """Derivative of Phi."""
+        state, problem = self._state, self._problem
+        slack = np.maximum(0.0, state.slack + length * self._pos_slope)
+        argument = self._argument + length * state.sigma * self._neg_slope
+        projected, _ = project(argument, problem.neg_ptr, problem.top_k)
+        regulariser = state.lam * (self._w_dw + length * self._dw_dw)
+        loss = 2.0 * float((problem.weight * slack) @ self._pos_slope)
+        return regulariser + loss + float(projected @ self._neg_slope)
+
+    def minimise(self, decrement: float) -> float:
+        """A length at which the slope, ``-decrement`` at 0, is small: the rule of false position.
+
+        The slope rises, as Phi is convex; the Illinois variant halves a stale end's value.
+        """
+        low, high, at_low, at_high = 0.0, 1.0, -decrement, self.slope(1.0)
+        if abs(at_high) <= _FLAT * decrement:
+            return 1.0
+        while at_high < 0.0 and high < _LONGEST:
+            low, at_low, high = high, at_high, 2.0 * high
+            at_high = self.slope(high)
+        length = high
+        for _ in range(_MOST_TRIALS):
+            if at_high <= at_low:
+                break
+            length = low - at_low * (high - low) / (at_high - at_low)
+            slope = self.slope(length)
+            if abs(slope) <= 0.5 * _FLAT * decrement:
+                break
+            if slope < 0.0:
+                low, at_low, at_high = length, slope, 0.5 * at_high
+            else:
+                high, at_high, at_low = length, slope, 0.5 * at_low
+        return length
