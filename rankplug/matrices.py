@@ -89,7 +89,7 @@ class DenseRows:
         self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
         """See `RowMatrix.laplacian_gram`."""
-        return _weighted_scatter(self.X[rows].astype(np.float64), query, count)
+        return _weighted_scatter(self.X[rows], query, count)
 
 
 class SparseRows:
@@ -133,7 +133,7 @@ class SparseRows:
         self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
         """See `RowMatrix.laplacian_gram`."""
-        return _weighted_scatter(self.X[rows].toarray().astype(np.float64), query, count)
+        return _weighted_scatter(self.X[rows].toarray(), query, count)
 
 
 class KeslerRows:
@@ -190,16 +190,20 @@ class KeslerRows:
 
 
 def _weighted_scatter(
-    X: NDArray[np.float64], query: NDArray[np.int64], count: Vector
+    X: NDArray[Any], query: NDArray[np.int64], count: Vector
 ) -> NDArray[np.float64]:
     """Sum over queries of ``sum_i c_i (x_i - m)(x_i - m)'``, m the query's weighted mean.
 
-    Overwrites X.
+    Overwrites X; float32 is precise enough for an estimate.
     """
-    totals = np.maximum(np.bincount(query, weights=count), np.finfo(np.float64).tiny)
-    starts = np.searchsorted(query, np.arange(len(totals)))
-    means = np.add.reduceat(X * count[:, None], starts, axis=0) / totals[:, None]
-    X -= means[query]
-    X *= np.sqrt(count)[:, None]
-    lower = linalg.blas.dsyrk(1.0, X.T, lower=1)
+    root = np.sqrt(count).astype(X.dtype)
+    weight = count.astype(X.dtype)
+    ends = np.searchsorted(query, np.arange(1, query[-1] + 2))
+    for b, e in zip(np.append(0, ends[:-1]), ends, strict=True):
+        block, total = X[b:e], weight[b:e].sum()
+        if total > 0:
+            block -= (weight[b:e] @ block) / total
+        block *= root[b:e, None]
+    syrk = linalg.get_blas_funcs("syrk", (X,))
+    lower = np.asarray(syrk(1.0, X.T, lower=1), dtype=np.float64)
     return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

@@ -33,7 +33,7 @@ of the loss, ``X' c`` is its gradient and, L being the pairs' Laplacian, ``X' L 
 _SHARD_ELEMENTS = 2**21
 _MAX_SHARDS = 256
 _SAMPLE_ROWS = 5000
-_SAMPLE_ROWS_PER_COLUMN = 200
+_SAMPLE_ROWS_PER_COLUMN = 150
 _SAMPLE_ROWS_PER_QUERY = 1000
 
 
@@ -175,7 +175,7 @@ class Shards:
 
     @property
     def sample_fraction(self) -> float:
-        """The fraction of the rows that estimates a Hessian well: 200 rows a column are many."""
+        """The fraction of the rows that estimates a Hessian well: 150 rows a column are many."""
         n_rows = sum(shard.matrix.n_rows for shard in self.shards)
         enough = max(_SAMPLE_ROWS, min(0.1 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
         return min(1.0, enough / n_rows)

@@ -40,9 +40,13 @@ RP_CLONES static void NAME(rp_dense_dot)(const FLOAT *X, int64_t n, int64_t d, c
 
 RP_CLONES static void NAME(rp_dense_transposed_dot)(const FLOAT *X, int64_t n, int64_t d,
                                                     const double *u, double *g) {
-    rp_fetch nothing = {0};
+    int64_t row_bytes = d * (int64_t)sizeof *X, rows = RP_CHUNK / row_bytes + 1;
     memset(g, 0, (size_t)d * sizeof *g);
-    NAME(rp_add_rows)(X, d, 0, n, &nothing, u, g);
+    for (int64_t b = 0; b < n; b += rows) {
+        int64_t e = b + rows < n ? b + rows : n, next = e + rows < n ? e + rows : n;
+        rp_fetch ahead = rp_fetch_block(X + e * d, (next - e) * row_bytes, e - b);
+        NAME(rp_add_rows)(X, d, b, e, &ahead, u, g);
+    }
 }
 
 /* z = X v, u = L z, g = X' u, query by query: the rows of a query are read from memory once,

@@ -6,6 +6,7 @@
 
 #define RP_SUMS 16                  /* partial sums of a dot product */
 #define RP_LINE 64                  /* bytes of a cache line */
+#define RP_CHUNK 16384              /* bytes worked on while the next ones are fetched */
 #define RP_BLOCK 262144             /* most bytes to fetch ahead: they must stay in cache */
 
 /* Fetches a block into cache bit by bit, so that memory and arithmetic work at once. */
