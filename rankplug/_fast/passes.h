@@ -15,8 +15,9 @@ RP_INLINE void NAME(rp_scores)(const FLOAT *X, int64_t d, int64_t b, int64_t e, 
         for (; k + RP_SUMS <= d; k += RP_SUMS)
             for (int r = 0; r < RP_SUMS; r++) sums[r] += x[k + r] * v[k + r];
         for (; k < d; k++) sum += x[k] * v[k];
-        for (int r = 0; r < RP_SUMS; r++) sum += sums[r];
-        z[i] = sum;
+        for (int half = RP_SUMS / 2; half > 0; half /= 2)
+            for (int r = 0; r < half; r++) sums[r] += sums[r + half];
+        z[i] = sum + sums[0];
     }
 }
 
