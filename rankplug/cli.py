@@ -24,7 +24,7 @@ __all__ = ["main"]
 _FAILED, _MISTAKE, _INTERRUPTED = 1, 2, 130
 
 _RUN_HELP = """\
-recipes that come with rankplug: quickstart, letor, web_search
+recipes that come with rankplug: quickstart, label_ranking, letor, top_ranking, web_search
 schema of a recipe: python -m pydoc rankplug.recipe
 
 examples:
