@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -17,6 +17,9 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Real, check_parameters
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = [
     "Callback",
@@ -161,6 +164,15 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     iteration_limit: ClassVar[str] = "max_iter"
     """The parameter that bounds the number of iterations, for messages and progress bars."""
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """The parameters worth tuning, each with its Optuna distribution.
+
+        With `data`, ranges that depend on their size and scale are fitted to them. A solver
+        without anything to tune returns an empty dict.
+        """
+        return {}
 
     def solve(
         self,
