@@ -1,29 +1,20 @@
-"""The command line: ``rankplug run`` and ``rankplug solvers``.
-
-Whatever is slow to import is imported by the command that needs it.
-"""
+"""``rankplug run``: train and compare the solvers of a recipe."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import os
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rankplug import __version__
+from rankplug.cli.status import FAILED, INTERRUPTED
 
-__all__ = ["main"]
+__all__ = ["add"]
 
-_FAILED, _MISTAKE, _INTERRUPTED = 1, 2, 130
-
-_RUN_HELP = """\
+_HELP = """\
 recipes that come with rankplug: quickstart, label_ranking, letor, top_ranking, web_search
 schema of a recipe: python -m pydoc rankplug.recipe
 
@@ -37,52 +28,14 @@ exit status: 0 all solvers ran, 1 some failed, 2 a mistake in recipe, data or op
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status."""
-    args = _parser().parse_args(arguments)
-    if args.debug:
-        logging.basicConfig()
-        logging.getLogger("rankplug").setLevel(logging.DEBUG)
-    try:
-        status: int = args.command(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the output has left, as head does; Python must not try to write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _FAILED
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except Exception as error:
-        from rankplug.exceptions import RankplugError
-
-        if args.debug or not isinstance(error, RankplugError):
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return _MISTAKE
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rankplug", description="Train, compare and track rankers.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"rankplug {__version__}")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands, common)
-    _add_solvers(commands, common)
-    return parser
-
-
-def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command's parser."""
     text = "train and compare the solvers of a recipe"
     parser = commands.add_parser(
         "run",
         help=text,
         description=text.capitalize() + ".",
-        epilog=_RUN_HELP,
+        epilog=_HELP,
         parents=[common],
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -108,15 +61,6 @@ def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_run)
 
 
-def _add_solvers(commands: Any, common: argparse.ArgumentParser) -> None:
-    text = "list the solvers that are installed"
-    parser = commands.add_parser(
-        "solvers", help=text, description=text.capitalize() + ".", parents=[common]
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.set_defaults(command=_solvers)
-
-
 def _run(args: argparse.Namespace) -> int:
     # OpenMP's waiting threads otherwise take the processors from those that work: on a busy
     # machine XGBoost is several times slower. It is read when the library is loaded.
@@ -140,8 +84,8 @@ def _run(args: argparse.Namespace) -> int:
     print(f"report: {output / 'report.html'}")
     print(f"runs:   {_how_to_see(observer.tracking_uri)}")
     if report.interrupted:
-        return _INTERRUPTED
-    return _FAILED if report.failed else 0
+        return INTERRUPTED
+    return FAILED if report.failed else 0
 
 
 def _how_to_see(tracking_uri: str) -> str:
@@ -156,28 +100,3 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     from tqdm import tqdm
 
     tqdm.write(f"warning: {message}", file=sys.stderr)
-
-
-def _solvers(args: argparse.Namespace) -> int:
-    from rankplug.registry import list_solvers
-    from rankplug.report import text_table
-
-    with warnings.catch_warnings():
-        # The table says which solvers are broken, and why.
-        warnings.simplefilter("ignore")
-        solvers = list_solvers()
-    if args.json:
-        print(json.dumps([asdict(solver) for solver in solvers], indent=2))
-        return 0
-    header = ["solver", "tasks", "available", "problem"]
-    rows = [
-        [
-            one.name,
-            ", ".join(one.tasks),
-            "yes" if one.available else "no",
-            one.reason or one.problem,
-        ]
-        for one in solvers
-    ]
-    print(text_table(header, rows, "<<<<"))
-    return 0
