@@ -48,6 +48,7 @@ def maximise_on_simplex(H: NDArray[np.float64], b: Vector, a: Vector, *, tol: fl
         gradient ``b - H a``.
     """
     a, value = a.copy(), -np.inf
+    shift = _PROXIMAL * (float(H.diagonal().max()) or 1.0)
     for _ in range(_ENTRIES_PER_VARIABLE * len(b)):
         gradient = b - H @ a
         before, value = value, 0.5 * float(a @ (gradient + b))
@@ -59,12 +60,16 @@ def maximise_on_simplex(H: NDArray[np.float64], b: Vector, a: Vector, *, tol: fl
         # First the best of the support, unless it is close to that already.
         if gradient[free].max() - level <= 0.5 * excess:
             free[entering] = True
-        _maximise_on_support(H, gradient, a, free.nonzero()[0])
+        _maximise_on_support(H, shift, gradient, a, free.nonzero()[0])
     return a
 
 
 def _maximise_on_support(
-    H: NDArray[np.float64], gradient: Vector, a: Vector, support: NDArray[np.int64]
+    H: NDArray[np.float64],
+    shift: float,
+    gradient: Vector,
+    a: Vector,
+    support: NDArray[np.int64],
 ) -> None:
     """Change `a` to the maximiser on some variables, or on what is left of them.
 
@@ -73,40 +78,37 @@ def _maximise_on_support(
     while len(support) > 1:
         largest = a[support].argmax()
         support[largest], support[-1] = support[-1], support[largest]
-        step = _step(H, gradient, support[:-1], support[-1])
         before = a[support]
+        step = _step(H[support[:, None], support], gradient[support], shift)
         after = before + step
         if after.min() >= 0.0:
             a[support] = after
             break
-        room = np.full(len(step), np.inf)
-        np.divide(before, -step, out=room, where=step < 0)
+        down = (step < 0).nonzero()[0]
+        room = before[down] / -step[down]
         first = room.argmin()
         change = room[first] * step
         a[support] = np.maximum(before + change, 0.0)
-        a[support[first]] = 0.0
-        gradient = gradient - H[:, support] @ change
-        support = support[support != support[first]]
+        a[support[down[first]]] = 0.0
+        gradient = gradient - change @ H[support]
+        support = support[support != support[down[first]]]
     a /= a.sum()
 
 
-def _step(
-    H: NDArray[np.float64], gradient: Vector, others: NDArray[np.int64], pivot: np.int64
-) -> Vector:
-    """The maximiser of ``g.s - 1/2 s'(H + small I)s`` with sum s = 0; the pivot's part is last.
+def _step(H: NDArray[np.float64], gradient: Vector, shift: float) -> Vector:
+    """The maximiser of ``g.s - 1/2 s'(H + shift I)s`` with sum s = 0.
 
-    In differences from the pivot's column, so that the sum is zero without cancellation.
+    In differences from the last column, so that the sum is zero without cancellation.
     """
-    row = H[pivot, others]
-    reduced = H[others[:, None], others] - row
-    reduced -= (row - H[pivot, pivot])[:, None]
-    right = gradient[others] - gradient[pivot]
-    diagonal = reduced.diagonal().copy()
-    shift = _PROXIMAL * (float(H.diagonal().max()) or 1.0)
+    row = H[-1, :-1]
+    right = gradient[:-1] - gradient[-1]
     info = 1
     while info != 0:  # until the shift outweighs rounding errors
-        np.fill_diagonal(reduced, diagonal + shift)
-        _, solved, info = lapack.dposv(reduced, right, lower=1)
+        reduced = H[:-1, :-1] - row
+        reduced -= (row - H[-1, -1])[:, None]
+        reduced.flat[:: len(row) + 1] += shift
+        # Symmetric, so its transpose, which LAPACK takes without a copy, is itself.
+        _, solved, info = lapack.dposv(reduced.T, right, lower=1, overwrite_a=1)
         shift *= 100.0
     step = np.empty(len(solved) + 1)
     step[:-1] = solved
