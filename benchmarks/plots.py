@@ -54,8 +54,13 @@ def interior_point(source: Path, target: Path) -> None:
     """Time to a gap of 0.01 against the number of labels: Figure 7 of the SOPOPO paper."""
     table = results.read(source)
     figure, (axis,) = _figure(1)
+    finished = [row for row in table if row["gap"]]
     for solver in dict.fromkeys(row["solver"] for row in table):
-        _line(axis, [row for row in table if row["solver"] == solver], "k", solver)
+        _line(axis, [row for row in finished if row["solver"] == solver], "k", solver)
+    for row in table:
+        if row not in finished:
+            axis.annotate(row["note"], (float(row["k"]), float(row["wall_s"])), ha="right")
+            axis.loglog(float(row["k"]), float(row["wall_s"]), marker="^", color="tab:orange")
     axis.set(xlabel="labels k, for 10 k instances", ylabel="seconds, one thread")
     axis.legend(frameon=False)
     figure.savefig(target, dpi=150)
