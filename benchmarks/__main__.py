@@ -27,8 +27,14 @@ _MODULES = {
     "label_ranking": "label_ranking",
     "interior_point": "label_ranking",
     "phase_transition": "label_ranking",
+    "multiclass": "multiclass",
+    "multiclass_online": "multiclass",
     "top_ranking": "top_ranking",
     "dirty_model": "top_ranking",
+    "boosting": "boosting",
+    "serving": "serving",
+    "tuning": "tuning",
+    "tuning_path": "tuning",
 }
 
 

@@ -95,7 +95,32 @@ def dirty_model(source: Path, target: Path) -> None:
     figure.savefig(target, dpi=150)
 
 
+def multiclass_online(source: Path, target: Path) -> None:
+    """Test error against kernel evaluations: Figure 1 of the LaRank paper."""
+    table = results.read(source)
+    names = list(dict.fromkeys(row["data"] for row in table))
+    figure, axes = _figure(len(names))
+    for axis, name in zip(axes, names, strict=True):
+        of_set = [row for row in table if row["data"] == name]
+        for point, marker in (("epoch", "o"), ("gap", "s")):
+            part = [row for row in of_set if row["point"] == point]
+            axis.semilogx(
+                [
+                    float(row["kernel_evaluations"])
+                    + (point == "gap") * float(row["certificate_evaluations"])
+                    for row in part
+                ],
+                [float(row["test_error"]) for row in part],
+                marker=marker,
+                label={"epoch": "during the first epoch", "gap": "relative gap 1e-2"}[point],
+            )
+        axis.set(title=name, xlabel="kernel evaluations", ylabel="test error, %")
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
 PLOTS = {
+    "multiclass_online": multiclass_online,
     "dirty_model": dirty_model,
     "l1_rows": l1_rows,
     "rows": rows,

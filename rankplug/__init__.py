@@ -18,12 +18,14 @@ _HOME = {
     "Solver": "solver",
     "SolverResult": "solver",
     "SolverTags": "solver",
+    "TuneResult": "tuning",
     "list_solvers": "registry",
     "load_model": "models",
     "make_solver": "registry",
     "path": "solver",
     "read_data": "io",
     "read_label_data": "io",
+    "tune": "tuning",
     "write_data": "io",
 }
 
@@ -35,6 +37,7 @@ __all__ = [
     "Solver",
     "SolverResult",
     "SolverTags",
+    "TuneResult",
     "__version__",
     "list_solvers",
     "load_model",
@@ -42,6 +45,7 @@ __all__ = [
     "path",
     "read_data",
     "read_label_data",
+    "tune",
     "write_data",
 ]
 
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from rankplug.ranker import Ranker
     from rankplug.registry import list_solvers, make_solver
     from rankplug.solver import Solver, SolverResult, SolverTags, path
+    from rankplug.tuning import TuneResult, tune
 
 
 def __getattr__(name: str) -> Any:

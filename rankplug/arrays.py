@@ -19,6 +19,7 @@ __all__ = [
     "group_queries",
     "index_type",
     "integers_or_strings",
+    "rank_in_queries",
     "real_array",
     "real_vector",
 ]
@@ -123,6 +124,30 @@ def group_queries(
     order = np.argsort(query, kind="stable")
     query_ptr = np.concatenate(([0], np.cumsum(np.bincount(query))))
     return query_ptr, ids[np.sort(first)], order
+
+
+def rank_in_queries(
+    scores: NDArray[np.float64], qid: ArrayLike | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order the rows of each query: ``(ranks, best_first)``.
+
+    `ranks` holds the rank of each row in its query, 1 = best; `best_first` the rows, query by
+    query in order of first appearance. Rows with equal scores keep their order.
+
+    Raises
+    ------
+    DataError
+        If `qid` has the wrong length, missing values or ids that cannot be compared.
+    """
+    query_ptr, _, order = group_queries(qid, len(scores))
+    sizes = np.diff(query_ptr)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    if order is not None:
+        query[order] = query.copy()
+    ranks = np.empty(len(scores), dtype=np.int64)
+    best_first = np.lexsort((-scores, query))
+    ranks[best_first] = np.arange(len(scores)) - np.repeat(query_ptr[:-1], sizes) + 1
+    return ranks, best_first
 
 
 def expand_group(group: ArrayLike, n_samples: int) -> NDArray[np.int64]:

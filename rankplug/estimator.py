@@ -53,6 +53,11 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Any, *, reset: bool = False) -> Any:
         """Features as scikit-learn checks them; `as_matrix` looks for NaN and infinity."""
+        if hasattr(X, "get_label"):
+            raise DataError(
+                f"X is a {type(X).__name__} of a boosting library: take data = "
+                "rankplug.boosting.ranking_data(X), and pass data.X, data.relevance, qid=data.qid"
+            )
         return validate_data(
             self,
             X,

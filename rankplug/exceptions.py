@@ -19,6 +19,7 @@ __all__ = [
     "RankplugError",
     "RecipeError",
     "SolverUnavailableError",
+    "TuningError",
     "UnknownNameError",
     "nearest",
 ]
@@ -42,6 +43,10 @@ class RecipeError(RankplugError, ValueError):
 
 class ModelFormatError(RankplugError, ValueError):
     """A saved model is incomplete, altered, or of an unknown format."""
+
+
+class TuningError(RankplugError):
+    """No trial of a study is complete, so there is no best one."""
 
 
 class UnknownNameError(RankplugError, ValueError):

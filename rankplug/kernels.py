@@ -13,7 +13,7 @@ from scipy import sparse
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError
 
-__all__ = ["Kernel", "KernelFunction", "KernelName", "squared_norms"]
+__all__ = ["Kernel", "KernelFunction", "KernelName", "default_gamma", "squared_norms"]
 
 KernelName: TypeAlias = Literal["linear", "rbf", "poly"]
 KernelFunction: TypeAlias = Callable[[Any, Any], NDArray[Any]]
@@ -93,6 +93,15 @@ def squared_norms(X: Matrix) -> NDArray[np.float64]:
         row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         squares = np.square(X.data, dtype=np.float64)
         return np.asarray(np.bincount(row, weights=squares, minlength=X.shape[0]), dtype=np.float64)
+
+
+def default_gamma(X: Matrix) -> float:
+    """``1 / (number of features * variance of X)``, scikit-learn's ``gamma="scale"``."""
+    n_samples, n_features = X.shape
+    n_values = n_samples * n_features
+    mean = float(X.sum(dtype=np.float64)) / n_values
+    variance = float(squared_norms(X).sum()) / n_values - mean**2
+    return 1.0 / (n_features * variance) if variance > 0 else 1.0
 
 
 def _products(X: Matrix, Z: Matrix) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Trained models: they predict, save and load, and know nothing of how they were trained.
 
 A saved model is a folder: ``model.json`` describes it (kind, schema version, features and
-the SHA-256 of every other file), the rest is its data. Nothing is pickled.
+the SHA-256 of every file, its own content included), the rest is its data. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -87,6 +87,13 @@ class Model(ABC):
             )
         return self._predict(matrix)
 
+    def feature_importances(self) -> NDArray[np.float64] | None:
+        """How much each feature counts, >= 0; None if the model does not tell.
+
+        Linear models have signed weights instead.
+        """
+        return None
+
     @abstractmethod
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         """Scores of valid rows."""
@@ -127,6 +134,7 @@ class Model(ABC):
                 "files": {file.name: _sha256(file) for file in sorted(folder.iterdir())},
                 "model": extra,
             }
+            header["sha256"] = _header_sha256(header)
             (folder / _HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
             folder.replace(target)
 
@@ -258,6 +266,9 @@ def load_model(path: str | Path) -> Model:
             f"{folder}: {_HEADER} says {header['n_features']} features, the model has "
             f"{model.n_features}"
         )
+    # Last, because every check before says more about what is wrong.
+    if header.get("sha256") != _header_sha256(header):
+        raise ModelFormatError(f"{folder / _HEADER} was altered since it was saved")
     return model
 
 
@@ -351,3 +362,9 @@ def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _header_sha256(header: Mapping[str, Any]) -> str:
+    """The digest of what the header says, however it is laid out."""
+    content = {key: value for key, value in header.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.arrays import group_queries
+from rankplug.arrays import rank_in_queries
 from rankplug.data import RankingData
 from rankplug.estimator import SolverEstimator, mean_of_defined, one_validation_set
 from rankplug.exceptions import ParameterError
@@ -132,15 +132,7 @@ class Ranker(SolverEstimator):
         -------
         int64 ndarray of shape (n_samples,)
         """
-        scores = self.predict(X)
-        query_ptr, _, order = group_queries(qid, len(scores))
-        sizes = np.diff(query_ptr)
-        query = np.repeat(np.arange(len(sizes)), sizes)
-        if order is not None:
-            query[order] = query.copy()
-        ranks = np.empty(len(scores), dtype=np.int64)
-        best_first = np.lexsort((-scores, query))
-        ranks[best_first] = np.arange(len(scores)) - np.repeat(query_ptr[:-1], sizes) + 1
+        ranks, _ = rank_in_queries(self.predict(X), qid)
         return ranks
 
     def score(

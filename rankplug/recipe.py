@@ -10,15 +10,22 @@ A recipe is a YAML file:
     scale: none                     # optional
     seed: 0                         # optional
     baseline: xgboost-pairwise      # optional
+    sanity: true                    # optional
+    learning_curve: false           # optional
+    tune: {n_trials: 30}            # optional: every solver is tuned before it is compared
+    compare: {folds: 5}             # optional: repeated, for a comparison with intervals
     solvers:
       - solver: tree-tron
         name: weak                  # optional
-        params: {C: 1e-3}
+        params: {tol: 1e-4}
+        space:                      # optional: what tuning tries, instead of the solver's own
+          C: {low: 1e-6, high: 10, log: true}
       - solver: xgboost-pairwise
 
 The dataclasses below are the schema: the attributes of `Recipe` are the keys of the file, those
 of `Dataset` or `Files` the keys under ``data``, those of `Entry` the keys of each item under
-``solvers``. Any other key is an error. Recipes hold names and numbers, never code.
+``solvers``, those of `Tune` and `Compare` the keys under ``tune`` and ``compare``. Any other key
+is an error. Recipes hold names and numbers, never code.
 
 Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in the file is
 relative to the file's folder, one given by ``--set`` to the working directory.
@@ -33,9 +40,23 @@ from typing import Any, Literal
 
 from rankplug import strict_yaml
 
-__all__ = ["Dataset", "Entry", "Files", "Recipe", "Scale"]
+__all__ = [
+    "Compare",
+    "Cost",
+    "Dataset",
+    "Entry",
+    "Files",
+    "Pruner",
+    "Recipe",
+    "Sampler",
+    "Scale",
+    "Tune",
+]
 
 Scale = Literal["none", "standard", "minmax", "maxabs"]
+Sampler = Literal["tpe", "random", "qmc", "grid"]
+Pruner = Literal["wilcoxon", "median", "none"]
+Cost = Literal["seconds", "size"]
 
 
 @dataclass(frozen=True)
@@ -92,12 +113,81 @@ class Entry:
     name : str, optional
         What tables call it, unique in the recipe; the solver's name if left out.
     params : mapping, optional
-        The solver's parameters; those left out keep their defaults.
+        The solver's parameters; those left out keep their defaults. Tuning replaces those that
+        it searches.
+    space : mapping, optional
+        Changes of the solver's own search space, by parameter: a range ``{low, high}``, with
+        ``log: true`` or a ``step``; a list of choices; or a value, which is held.
     """
 
     solver: str
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def held(self) -> dict[str, Any]:
+        """Those parameters of the space that are not searched."""
+        return {key: wish for key, wish in self.space.items() if not isinstance(wish, dict | list)}
+
+
+@dataclass(frozen=True)
+class Tune:
+    """``tune``: how every solver is tuned, all within the same budget.
+
+    Attributes
+    ----------
+    n_trials : int, optional
+        Trials of each solver.
+    timeout : float, optional
+        Seconds for each solver; with `n_trials`, whichever ends first. One of both is needed.
+    metric : str, optional
+        What is tuned for; the primary metric if left out.
+    folds : int, optional
+        Tune by cross-validation on the training set, divided by query. If left out: by the
+        validation set, or in 5 folds where the data have none.
+    sampler : "tpe", "random", "qmc" or "grid", optional
+    pruner : "wilcoxon", "median" or "none", optional
+        Which trials are given up early.
+    seed : int, optional
+        The recipe's if left out.
+    path : bool, optional
+        Try all values of C in one trial where the solver can start from the last solution;
+        false by default, because then a trial of one solver is more than that of another.
+    costs : list of "seconds" and "size", optional
+        Objectives beside the metric: training seconds, bytes of the saved model. Parameters
+        are chosen by the metric; the report shows which trials nothing beats in all of them.
+    storage : str, optional
+        URL of a database for the studies; a journal file in the output folder if left out.
+    """
+
+    n_trials: int | None = None
+    timeout: float | None = None
+    metric: str | None = None
+    folds: int | None = None
+    sampler: Sampler = "tpe"
+    pruner: Pruner = "wilcoxon"
+    seed: int | None = None
+    path: bool = False
+    costs: tuple[Cost, ...] = ()
+    storage: str | None = None
+
+
+@dataclass(frozen=True)
+class Compare:
+    """``compare``: what is repeated; one of the two.
+
+    Attributes
+    ----------
+    folds : int, optional
+        Cross-validation over all of the data, divided by query: every query is tested once.
+        Where the data have a validation set, the fold after the tested one takes its part.
+    seeds : list of int, optional
+        Train and test as without it, once with each of these seeds.
+    """
+
+    folds: int | None = None
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +208,13 @@ class Recipe:
         Seed of every solver, 0 by default.
     baseline : str, optional
         Name of the entry with which tables compare the others.
+    sanity : bool, optional
+        Compare also with a constant and with the best single feature, true by default.
+    learning_curve : bool, optional
+        Measure also the quality after 1, 2, 4, ... iterations, false by default; this takes
+        about as long as two more trainings.
+    tune : Tune, optional
+    compare : Compare, optional
     """
 
     name: str
@@ -127,6 +224,10 @@ class Recipe:
     scale: Scale = "none"
     seed: int = 0
     baseline: str | None = None
+    sanity: bool = True
+    learning_curve: bool = False
+    tune: Tune | None = None
+    compare: Compare | None = None
 
     @property
     def primary_metric(self) -> str:
@@ -139,10 +240,10 @@ class Recipe:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses, tuples and paths as what YAML has; fields that are None left out."""
+    """Dataclasses, tuples and paths as what YAML has; fields without a value left out."""
     if is_dataclass(value):
         items = {item.name: getattr(value, item.name) for item in fields(value)}
-        return {key: _plain(part) for key, part in items.items() if part is not None}
+        return {key: _plain(part) for key, part in items.items() if part not in (None, {}, ())}
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, tuple | list):

@@ -36,7 +36,18 @@ class Scaling:
     factor: NDArray[np.float64]
 
     def apply(self, X: Matrix) -> Matrix:
-        """Scaled features of the same type; `X` is left as it is."""
+        """Scaled features of the same type; `X` is left as it is.
+
+        Raises
+        ------
+        DataError
+            If sparse features would become dense.
+        """
+        if sparse.issparse(X) and self.shift is not None:
+            raise DataError(
+                "the features are shifted before they are scored, which would make sparse ones "
+                "dense: pass X.toarray()"
+            )
         factor = self.factor.astype(X.dtype)
         if sparse.issparse(X):
             scaled: Any = X.copy()
@@ -108,6 +119,15 @@ class ScaledModel(Model):
     def n_labels(self) -> int | None:
         """Number of labels scored for each row; None if the row itself is scored."""
         return self.model.n_labels
+
+    @property
+    def labels(self) -> Any:
+        """Names of the labels, where the model has them."""
+        return getattr(self.model, "labels", None)
+
+    def feature_importances(self) -> NDArray[np.float64] | None:
+        """Those of the model: scaling changes no order of importance."""
+        return self.model.feature_importances()
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         return self.model._predict(self.scaling.apply(X))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
@@ -31,11 +31,14 @@ __all__ = [
     "SolverTags",
     "Status",
     "Task",
+    "check_validation",
+    "iterate_path",
     "path",
 ]
 
 Data: TypeAlias = RankingData | LabelRankingData
 Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 Task: TypeAlias = Literal["query-document", "label-ranking"]
 
 
@@ -63,6 +66,8 @@ class SolverTags:
         Can use kernel functions.
     validation : bool
         Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
+    learns : bool
+        Ranks well what can be learned; False for sanity rankers.
     requires : tuple of str
         Modules it needs beyond rankplug's own dependencies.
     """
@@ -76,6 +81,7 @@ class SolverTags:
     warm_start: bool = False
     kernel: bool = False
     validation: bool = False
+    learns: bool = True
     requires: tuple[str, ...] = ()
 
 
@@ -174,6 +180,13 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return {}
 
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """`search_space` for this solver as it is set.
+
+        To be overridden where ranges depend on parameters that are not searched themselves.
+        """
+        return self.search_space(data)
+
     def solve(
         self,
         data: Data,
@@ -181,7 +194,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         valid: Data | None = None,
         init: SolverResult | Model | None = None,
         callback: Callback | None = None,
-        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         time_limit: float | None = None,
     ) -> SolverResult:
         """Train on `data`.
@@ -208,7 +221,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             If the solver cannot take such data or there is no preference pair in them.
         """
         self.check(data)
-        _check_validation(data, valid)
+        check_validation(data, valid)
         model = _initial_model(self, data, init)
         check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
         monitor = Monitor(callback, time_limit)
@@ -244,14 +257,19 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         A solver tagged `validation` declares one argument more, ``valid: Data | None = None``.
         """
 
-    def _solve_path(self, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
-        """Solve for each C in turn, from the solution of the one before where possible."""
-        results: list[SolverResult] = []
+    def _solve_path(
+        self, data: Data, Cs: Sequence[float], rng: np.random.Generator
+    ) -> Iterable[SolverResult]:
+        """Solve for each C in turn, from the solution of the one before where possible.
+
+        Best as a generator, so that a caller can look at each result, and stop.
+        """
+        result = None
         for C in Cs:
             solver = clone(self).set_params(C=C)
-            init = results[-1] if results and self.tags.warm_start else None
-            results.append(solver.solve(data, init=init))
-        return results
+            init = result if self.tags.warm_start else None
+            result = solver.solve(data, init=init, random_state=rng)
+            yield result
 
     def _finish(self, result: SolverResult, monitor: Monitor, data: Data) -> SolverResult:
         """Add time, history and names; warn when the solver did not converge."""
@@ -270,7 +288,9 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         return replace(result, history=tuple(monitor.history), seconds=seconds)
 
 
-def path(solver: Solver, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
+def path(
+    solver: Solver, data: Data, Cs: Sequence[float], *, random_state: RandomState = None
+) -> list[SolverResult]:
     """Solve for each value of `C`, in the given order, reusing what can be reused.
 
     Ascending values are the cheapest: a solver tagged `warm_start` begins each problem at the
@@ -282,12 +302,20 @@ def path(solver: Solver, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
         With a parameter `C`; its own value is ignored.
     data : RankingData or LabelRankingData
     Cs : sequence of float > 0
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
     list of SolverResult
         One for each value, in the same order.
     """
+    return list(iterate_path(solver, data, Cs, random_state=random_state))
+
+
+def iterate_path(
+    solver: Solver, data: Data, Cs: Sequence[float], *, random_state: RandomState = None
+) -> Iterator[SolverResult]:
+    """The results of `path` one by one, each solved when it is asked for."""
     if "C" not in solver.get_params(deep=False):
         raise ParameterError(f"{solver.name} has no parameter C, so it has no C path")
     values = list(Cs)
@@ -295,12 +323,10 @@ def path(solver: Solver, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
         raise ParameterError("Cs is empty: name at least one value of C")
     for C in values:
         clone(solver).set_params(C=C).check(data)
-    return solver._solve_path(data, values)
+    return iter(solver._solve_path(data, values, as_generator(random_state)))
 
 
-def as_generator(
-    random_state: int | np.random.Generator | np.random.RandomState | None,
-) -> np.random.Generator:
+def as_generator(random_state: RandomState) -> np.random.Generator:
     """A NumPy generator from what scikit-learn calls a random state."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31))
@@ -312,7 +338,8 @@ def as_generator(
         ) from None
 
 
-def _check_validation(data: Data, valid: Data | None) -> None:
+def check_validation(data: Data, valid: Data | None) -> None:
+    """Raise `DataError` unless the validation data are of the kind of the training data."""
     if valid is None:
         return
     if type(valid) is not type(data):

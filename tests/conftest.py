@@ -22,3 +22,13 @@ def data_folder():
     if not Path(folder).is_dir():
         pytest.fail(f"RANKPLUG_DATA={folder} is not a folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory):
+    """A tracking database to copy: MLflow takes seconds to make one."""
+    from mlflow import MlflowClient
+
+    folder = tmp_path_factory.mktemp("store")
+    MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db").search_experiments()
+    return folder / "mlflow.db"

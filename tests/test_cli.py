@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -8,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from rankplug import __version__, cli, runner
+from rankplug import __version__, cli
 from rankplug.exceptions import DataError
-from rankplug.recipe_loader import packaged_recipes
+from rankplug.packaged_recipes import packaged_recipes, summary
 from rankplug.registry import SolverInfo
-from rankplug.runner import Observer
+from rankplug.report import REPORT_FILES
+from rankplug.runner import Observer, experiment, turn
 
 RECIPE = """
 name: small
 data:
   dataset: wine
 metrics: [kendall_tau, top1_error]
+sanity: false
 solvers:
   - solver: tree-tron
     params: {C: 0.1}
@@ -45,6 +48,8 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rankplug.mlflow.store", store)
     monkeypatch.setitem(sys.modules, "rankplug.mlflow.tracking", tracking)
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    monkeypatch.setattr(turn, "measure", lambda model, data: {})
+    monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(RECIPE)
     return "small.yaml"
@@ -136,7 +141,7 @@ def raise_(error):
 
 
 def test_a_failed_solver_is_shown_and_makes_the_status_1(recipe, capsys, monkeypatch):
-    monkeypatch.setattr(runner, "make_solver", broken(DataError("too many rows")))
+    monkeypatch.setattr(experiment, "make_solver", broken(DataError("too many rows")))
     assert cli.main(["run", recipe, "--output", "out"]) == 1
     out = capsys.readouterr().out
     assert "other: too many rows" in out.splitlines()
@@ -144,7 +149,7 @@ def test_a_failed_solver_is_shown_and_makes_the_status_1(recipe, capsys, monkeyp
 
 
 def test_an_interrupted_run_shows_what_was_finished(recipe, capsys, monkeypatch):
-    monkeypatch.setattr(runner, "make_solver", broken(KeyboardInterrupt()))
+    monkeypatch.setattr(experiment, "make_solver", broken(KeyboardInterrupt()))
     assert cli.main(["run", recipe, "--output", "out"]) == 130
     out = capsys.readouterr().out
     assert "converged" in out
@@ -153,7 +158,7 @@ def test_an_interrupted_run_shows_what_was_finished(recipe, capsys, monkeypatch)
 
 
 def test_an_interruption_elsewhere_ends_quietly(recipe, capsys, monkeypatch):
-    monkeypatch.setattr(runner, "load_splits", lambda recipe: raise_(KeyboardInterrupt()))
+    monkeypatch.setattr(experiment, "load_splits", lambda recipe: raise_(KeyboardInterrupt()))
     assert cli.main(["run", recipe, "--output", "out"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert not Path("out").exists()
@@ -205,7 +210,7 @@ def test_solvers_are_listed_as_json(capsys):
     assert "query-document" in solvers["tree-tron"]["tasks"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["rum"], ["run"], ["run", "a", "--outpt", "b"]])
+@pytest.mark.parametrize("arguments", [[], ["rum"], ["tune"], ["run", "a", "--outpt", "b"]])
 def test_a_wrong_command_line_shows_the_usage(capsys, arguments):
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments)
@@ -218,9 +223,18 @@ def test_help_names_the_packaged_recipes_and_the_schema(capsys):
         cli.main(["run", "--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    listed = next(line for line in text.splitlines() if line.startswith("recipes that come"))
-    assert set(listed.partition(": ")[2].split(", ")) == set(packaged_recipes())
+    for name, file in packaged_recipes().items():
+        assert any(line.split() == [name, *summary(file).split()] for line in text.splitlines())
     assert "pydoc rankplug.recipe" in text
+
+
+def test_without_a_recipe_those_that_come_along_are_listed(capsys):
+    assert cli.main(["run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = {line.split()[0]: line for line in lines[1:-2]}
+    assert set(listed) == set(packaged_recipes())
+    assert "handwritten digit" in listed["quickstart"]
+    assert all(len(line) <= 100 for line in lines)
 
 
 def test_the_command_line_loads_nothing_slow():
@@ -254,9 +268,11 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
-def test_a_real_run_is_tracked_in_the_output_folder(tmp_path):
+def test_a_real_run_is_tracked_in_the_output_folder(tmp_path, empty_store):
     """The whole way, as a user goes it: a program, an SQLite store, runs in it."""
     (tmp_path / "small.yaml").write_text(RECIPE)
+    (tmp_path / "out").mkdir()
+    shutil.copy(empty_store, tmp_path / "out" / "mlflow.db")
     environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
         environment.pop(name, None)

@@ -18,7 +18,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import FORMATS, read_data, read_label_data, svmlight, write_data
 from rankplug.io.files import InputFile
-from rankplug.io.svmlight_lines import parse_lines
+from rankplug.io.svmlight_lines import parse_file
 
 OPENERS = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -107,7 +107,7 @@ def test_both_parsers_agree(written, block):
         patch.setattr(svmlight, "_BLOCK", block)
         file = InputFile(save(folder, written[0]))
         fast = svmlight._read_fast(file, None, np.float64)
-        slow = parse_lines(file, None, np.float64)
+        slow = parse_file(file, None, np.float64)
     assert fast is not None
     assert fast.ids.to_pylist() == slow.ids.to_pylist()
     assert fast.indices.tolist() == slow.indices.tolist()

@@ -1,11 +1,13 @@
 """The MLflow flavor: what is saved comes back the same, from any kind of input, without pickle."""
 
+import inspect
 import json
 import logging
 import pickle
 import shutil
 
 import mlflow
+import mlflow.xgboost
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,14 +15,21 @@ import yaml
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model as MlflowModel
 from mlflow.models import infer_signature
+from mlflow.types import DataType
 from scipy import sparse
 from sklearn.dummy import DummyRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, RankingData, __version__
-from rankplug.exceptions import DataError, ModelFormatError, ParameterError
+from rankplug.exceptions import ModelFormatError, ParameterError
+from rankplug.kernel_model import KernelModel
+from rankplug.kernels import Kernel
 from rankplug.models import LabelLinearModel, LinearModel
-from rankplug_plugins.xgboost_pairwise import XGBoostPairwise
+from rankplug.pipelines import PipelineModel
+from rankplug.scaling import ScaledModel, Scaling
+from rankplug_plugins.boosting import XGBoostPairwise
 
 # MLflow's own use of SQLAlchemy and pandas.
 pytestmark = [
@@ -33,6 +42,8 @@ X = np.random.default_rng(0).normal(size=(40, 3))
 Y = np.clip(np.round(X @ [1.0, -1.0, 0.5]), 0, 3)
 QID = np.repeat(np.arange(4), 10)
 FRAME = pd.DataFrame(X, columns=NAMES)
+SEARCHED = GridSearchCV(DummyRegressor(), {"strategy": ["mean"]}, cv=2).fit(X, Y)
+KINDS = ["linear", "label-linear", "kernel", "scaled", "pipeline", "xgboost"]
 
 
 @pytest.fixture(autouse=True)
@@ -52,17 +63,22 @@ def models():
     data = RankingData.from_arrays(X, Y, QID, feature_names=NAMES)
     trees = XGBoostPairwise(n_estimators=3, max_depth=2, n_threads=1).solve(data).model
     rng = np.random.default_rng(1)
+    linear = LinearModel(rng.normal(size=3), NAMES)
+    scaler = StandardScaler(with_mean=False).fit(X)
     return {
-        "linear": LinearModel(rng.normal(size=3), NAMES),
+        "linear": linear,
         "label-linear": LabelLinearModel(rng.normal(size=(4, 3)), list("wxyz"), NAMES),
+        "kernel": KernelModel(Kernel("rbf", gamma=0.5), X[:9], rng.normal(size=9), None, NAMES),
+        "scaled": ScaledModel(linear, Scaling(None, np.array([0.5, 2.0, 3.0]))),
+        "pipeline": PipelineModel([("scale", scaler)], linear, NAMES),
         "xgboost": trees,
     }
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    """A tracking database; it takes seconds to make, so it is made once."""
+def database(empty_store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
+    shutil.copy(empty_store, folder)
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db")
     client.create_experiment("flavor", artifact_location=str(folder / "artifacts"))
     return f"sqlite:///{folder}/mlflow.db"
@@ -81,7 +97,7 @@ def pyfunc(model, folder, **options):
     return mlflow.pyfunc.load_model(str(folder / "saved"))
 
 
-@pytest.mark.parametrize("kind", ["linear", "label-linear", "xgboost"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_the_same_after_loading(kind, models, tmp_path):
     model = models[kind]
     loaded = pyfunc(model, tmp_path)
@@ -92,6 +108,7 @@ def test_scores_are_the_same_after_loading(kind, models, tmp_path):
     rows = sparse.csr_array(X)
     np.testing.assert_array_equal(native.predict(rows), model.predict(rows))
     assert type(native) is type(model)
+    assert native.kind == kind
     assert native.feature_names == tuple(NAMES)
     assert isinstance(loaded.get_raw_model(), type(model))
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".pkl", ".pickle")]
@@ -104,8 +121,7 @@ def test_fitted_rankers_are_accepted(tmp_path):
     solver = XGBoostPairwise(n_estimators=2, n_threads=1)
     labels = LabelRanker(solver).fit(X, np.repeat(["a", "b"], 20))
     loaded = pyfunc(labels, tmp_path / "labels")
-    frame = pd.DataFrame(X, columns=["f0", "f1", "f2"])
-    np.testing.assert_array_equal(loaded.predict(frame), labels.predict(X))
+    np.testing.assert_array_equal(loaded.predict(X), labels.predict(X))
     assert loaded.metadata.signature.outputs.inputs[0].shape == (-1, 2)
 
 
@@ -114,6 +130,7 @@ def test_fitted_rankers_are_accepted(tmp_path):
     [
         (Ranker(), "holds no trained rankplug model.*after calling its fit"),
         (DummyRegressor(), "DummyRegressor holds no trained rankplug model"),
+        (SEARCHED, "pass the best_estimator_ of the GridSearchCV"),
         (np.ones(3), "ndarray is not a rankplug model"),
     ],
 )
@@ -132,87 +149,25 @@ def test_the_default_signature_names_columns_and_an_optional_qid(models, tmp_pat
         "DataType.string",
     ]
     assert [str(kind) for kind in signature.outputs.input_types()] == ["DataType.double"]
-
-
-def test_features_without_names_are_numbered(tmp_path):
-    loaded = pyfunc(LinearModel([1.0, 2.0]), tmp_path)
-    assert loaded.metadata.signature.inputs.input_names() == ["f0", "f1", "qid"]
-    frame = pd.DataFrame({"f1": [1.0, 0.0], "f0": [0.0, 5.0]})
-    np.testing.assert_array_equal(loaded.predict(frame), [2.0, 5.0])
-
-
-def test_a_feature_may_be_called_qid(tmp_path):
-    loaded = pyfunc(LinearModel([1.0, 2.0], ["qid", "b"]), tmp_path)
-    assert loaded.metadata.signature.inputs.input_names() == ["qid", "b"]
-    np.testing.assert_array_equal(loaded.predict(pd.DataFrame({"qid": [3.0], "b": [1.0]})), [5.0])
-
-
-def test_columns_are_matched_by_name(models, tmp_path):
-    model = models["linear"]
-    expected = model.predict(X)
-    for name, options in {"signature": {}, "none": {"signature": False}}.items():
-        loaded = pyfunc(model, tmp_path / name, **options)
-        shuffled = FRAME.assign(qid=QID.astype(str), note="x")[
-            ["note", "price", "qid", "age", "height (m)"]
-        ]
-        np.testing.assert_array_equal(loaded.predict(shuffled), expected)
-        backwards = loaded.predict(FRAME.iloc[::-1])
-        np.testing.assert_allclose(backwards, expected[::-1], rtol=1e-12)
-        columns = {column: FRAME[column].to_numpy() for column in reversed(NAMES)}
-        np.testing.assert_array_equal(loaded.predict(columns), expected)
-
-
-def test_missing_columns_are_all_listed(models, tmp_path):
-    frame = FRAME[["height (m)"]]
-    with pytest.raises(MlflowException, match=r"missing inputs \['age', 'price'\]"):
-        pyfunc(models["linear"], tmp_path / "a").predict(frame)
-    with pytest.raises(DataError, match="missing feature columns: age, price"):
-        pyfunc(models["linear"], tmp_path / "b", signature=False).predict(frame)
-
-
-def test_missing_values_are_refused(models, tmp_path):
-    with pytest.raises(DataError, match="NaN at row 0"):
-        pyfunc(models["linear"], tmp_path).predict(FRAME.assign(age=np.nan))
+    assert signature.params == rankplug.mlflow.PARAMS
+    assert [(one.name, one.default) for one in signature.params] == [("output", "score"), ("k", 10)]
+    labels = pyfunc(models["label-linear"], tmp_path / "labels").metadata.signature
+    assert labels.inputs.input_names() == NAMES
 
 
 @pytest.mark.parametrize(
-    "data", [X, X.astype(np.float32), sparse.csr_array(X), sparse.csr_matrix(X), X.tolist()]
+    ("model", "options"),
+    [
+        (LinearModel([1.0, 2.0]), {}),
+        (LinearModel([1.0, 2.0], ["a", "b"]), {"signature": False}),
+    ],
+    ids=["no names", "no signature"],
 )
-def test_without_a_signature_arrays_are_taken(data, models, tmp_path):
-    loaded = pyfunc(models["linear"], tmp_path, signature=False)
-    np.testing.assert_array_equal(loaded.predict(data), models["linear"].predict(data))
-
-
-def test_without_a_signature_integers_are_taken(models, tmp_path):
-    loaded = pyfunc(models["linear"], tmp_path, signature=False)
-    frame = (100 * FRAME).astype(int).assign(qid=QID)
-    np.testing.assert_array_equal(
-        loaded.predict(frame), models["linear"].predict(frame[NAMES].astype(float))
-    )
-
-
-def test_mlflow_is_strict_with_a_signature_and_the_way_out_works(models, tmp_path):
-    """What `save_model` documents: MLflow itself refuses these before the model sees them."""
-    loaded = pyfunc(models["linear"], tmp_path)
-    integers = (100 * FRAME).astype(int).assign(qid=QID)
-    for data in (integers[NAMES], FRAME.assign(qid=QID), X, sparse.csr_array(X)):
-        with pytest.raises(MlflowException, match="Failed to enforce schema"):
-            loaded.predict(data)
-    expected = models["linear"].predict(integers[NAMES])
-    converted = integers.astype({**dict.fromkeys(NAMES, float), "qid": str})
-    np.testing.assert_array_equal(loaded.predict(converted), expected)
-    native = rankplug.mlflow.load_model(str(tmp_path / "saved"))
-    np.testing.assert_array_equal(native.predict(integers), expected)
-
-
-def test_wide_models_without_names_have_no_signature_and_take_sparse_rows(tmp_path):
-    model = LinearModel(np.arange(3000.0))
-    loaded = pyfunc(model, tmp_path)
-    rows = sparse.random_array((5, 3000), density=0.01, format="csr", rng=0)
-    assert loaded.metadata.signature is None
-    np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
-    frame = pd.DataFrame(rows.toarray()).assign(qid="q")
-    np.testing.assert_array_equal(loaded.predict(frame), model.predict(rows.toarray()))
+def test_the_input_is_open_without_names_or_signature(model, options, tmp_path):
+    signature = pyfunc(model, tmp_path, **options).metadata.signature
+    assert signature.inputs is None
+    assert signature.params == rankplug.mlflow.PARAMS
+    assert signature.outputs.input_types() == [DataType.double]
 
 
 def test_a_given_signature_is_kept(models, tmp_path):
@@ -239,6 +194,25 @@ def test_an_input_example_fits_the_signature(example, models, experiment, caplog
     loaded = mlflow.pyfunc.load_model(info.model_uri)
     assert list(loaded.input_example.columns)[:3] == NAMES
     assert loaded.predict(loaded.input_example).shape == (2,)
+
+
+@pytest.mark.parametrize("example", [X[:2], sparse.csr_matrix(X[:2]), FRAME[:2]])
+def test_an_example_without_names_is_kept_as_it_is(example, models, experiment, caplog):
+    with caplog.at_level(logging.WARNING, logger="mlflow"):
+        logging.getLogger("mlflow").propagate = True
+        model = LinearModel(models["linear"].coef)
+        info = rankplug.mlflow.log_model(model, name="m", input_example=example)
+    assert not [record for record in caplog.records if "serving input" in record.message]
+    loaded = mlflow.pyfunc.load_model(info.model_uri)
+    np.testing.assert_array_equal(loaded.predict(loaded.input_example), model.predict(example))
+
+
+@pytest.mark.parametrize("function", ["save_model", "log_model", "load_model"])
+def test_keywords_are_those_of_mlflows_own_flavors(function):
+    own = set(inspect.signature(getattr(rankplug.mlflow, function)).parameters)
+    theirs = set(inspect.signature(getattr(mlflow.xgboost, function)).parameters)
+    of_xgboost = {"xgb_model", "model_format", "extra_files", "artifact_path", "kwargs"}
+    assert theirs - own <= of_xgboost
 
 
 def test_log_model_registers_and_keeps_what_it_is_given(models, experiment):
@@ -342,30 +316,67 @@ def test_a_folder_in_use_is_not_touched(models, tmp_path):
     assert (tmp_path / "empty" / "MLmodel").is_file()
 
 
-@pytest.mark.parametrize("load", [rankplug.mlflow.load_model, mlflow.pyfunc.load_model])
-def test_damaged_models_are_refused(load, models, tmp_path):
-    rankplug.mlflow.save_model(models["linear"], tmp_path / "whole")
+LOADERS = [rankplug.mlflow.load_model, mlflow.pyfunc.load_model]
 
-    def damaged(name):
-        return shutil.copytree(tmp_path / "whole", tmp_path / name) / "model"
 
-    arrays = damaged("altered") / "arrays.npz"
-    content = bytearray(arrays.read_bytes())
-    content[-40] ^= 1
-    arrays.write_bytes(content)
-    cut = damaged("cut") / "arrays.npz"
-    cut.write_bytes(cut.read_bytes()[:100])
-    (damaged("missing") / "arrays.npz").unlink()
-    header = damaged("newer") / "model.json"
-    header.write_text(json.dumps({**json.loads(header.read_text()), "schema_version": 99}))
-    for name, message in {
-        "altered": "altered or truncated",
-        "cut": "altered or truncated",
-        "missing": "missing",
-        "newer": "schema version 99",
-    }.items():
+@pytest.fixture(scope="module")
+def saved(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    for kind, model in models.items():
+        rankplug.mlflow.save_model(model, folder / kind)
+    return folder
+
+
+def edited(folder, **changes):
+    header = folder / "model" / "model.json"
+    header.write_text(json.dumps({**json.loads(header.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("load", LOADERS, ids=["native", "pyfunc"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_models_are_refused(kind, load, saved, tmp_path):
+    files = [file.name for file in (saved / kind / "model").iterdir()]
+    assert len(files) >= 2
+
+    def refused(message):
         with pytest.raises(ModelFormatError, match=message):
-            load(str(tmp_path / name))
+            load(str(tmp_path / "copy"))
+        shutil.rmtree(tmp_path / "copy")
+
+    def copy(name=""):
+        return shutil.copytree(saved / kind, tmp_path / "copy") / "model" / name
+
+    for name in files:
+        whole = copy(name).read_bytes()
+        (tmp_path / "copy" / "model" / name).unlink()
+        refused(f"{name} is missing|no {name} in it")
+        copy(name).write_bytes(whole[: len(whole) // 2])
+        refused("altered or truncated|cannot be read")
+        copy(name).write_bytes(b"")
+        refused("altered or truncated|cannot be read")
+        middle = len(whole) // 2
+        copy(name).write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+        refused("altered|cannot be read|not describe|schema version|missing")
+    copy()
+    edited(tmp_path / "copy", schema_version=99)
+    refused("schema version 99.*load the model with the version of rankplug that saved it")
+    copy()
+    edited(tmp_path / "copy", feature_names=["x", "y", "z"])
+    refused("model.json was altered")
+    copy()
+    edited(tmp_path / "copy", kind="unheard-of")
+    refused("no installed package reads models of kind 'unheard-of'")
+    copy()
+    edited(tmp_path / "copy", model={"something": "else"})
+    refused("altered|damaged|missing|does not describe")
+
+
+@pytest.mark.parametrize("load", LOADERS, ids=["native", "pyfunc"])
+def test_a_model_without_its_folder_is_refused(load, saved, tmp_path):
+    shutil.copytree(saved / "linear", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "model")
+    with pytest.raises((ModelFormatError, MlflowException), match="model"):
+        load(str(tmp_path / "copy"))
 
 
 def test_another_flavors_model_is_refused(tmp_path):

@@ -14,15 +14,15 @@ import pytest
 from scipy import sparse
 
 import rankplug.mlflow
-from rankplug import LabelRankingData, RankingData, runner
+from rankplug import LabelRankingData, RankingData, make_solver, runner
 from rankplug.exceptions import ParameterError
 from rankplug.mlflow.inputs import data_digest, dataset_inputs
 from rankplug.mlflow.store import TrackingError
 from rankplug.mlflow.tracking import MlflowObserver
 from rankplug.models import LinearModel
-from rankplug.recipe import Dataset, Entry, Files, Recipe
-from rankplug.report import Outcome
-from rankplug.runner import Observer
+from rankplug.recipe import Compare, Dataset, Entry, Files, Recipe, Tune
+from rankplug.report import REPORT_FILES, Outcome
+from rankplug.runner import Observer, experiment, turn
 from rankplug.solver import Progress, Solver, SolverResult, SolverTags
 
 # MLflow's own use of SQLAlchemy.
@@ -48,6 +48,7 @@ RECIPE = Recipe(
         Entry("xgboost-pairwise", "trees: 10 %", {"n_estimators": 4, "n_threads": 1}),
     ),
     seed=7,
+    sanity=False,
 )
 SMALL = replace(RECIPE, solvers=RECIPE.solvers[:1])
 BROKEN = replace(RECIPE, solvers=(Entry("tree-tron", "bad", {"C": -1.0}), *RECIPE.solvers[:1]))
@@ -68,7 +69,9 @@ class Interrupting(Solver):
 def small_data(monkeypatch):
     for name in (*ENVIRONMENT, "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(runner, "load_splits", lambda recipe: SPLITS)
+    monkeypatch.setattr(experiment, "load_splits", lambda recipe: SPLITS)
+    monkeypatch.setattr(turn, "measure", lambda model, data: {})
+    monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +81,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in (*ENVIRONMENT, "MLFLOW_EXPERIMENT_NAME"):
             patch.delenv(name, raising=False)
-        patch.setattr(runner, "load_splits", lambda recipe: SPLITS)
+        patch.setattr(experiment, "load_splits", lambda recipe: SPLITS)
         patch.chdir(folder)
         before = mlflow.get_tracking_uri(), mlflow.active_run(), dict(os.environ)
         observer = MlflowObserver("out")
@@ -274,7 +277,7 @@ def test_a_failed_solver_fails_its_run_and_the_parent(store, tmp_path):
 
 
 def test_an_interrupted_solver_is_killed_and_keeps_its_history(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "make_solver", lambda name, **params: Interrupting())
+    monkeypatch.setattr(experiment, "make_solver", lambda name, **params: Interrupting())
     observer, report = run(SMALL, tmp_path, store)
     assert report.interrupted
     parent, children = parent_and_children(observer)
@@ -409,14 +412,12 @@ def test_long_histories_fit_in_batches(store, tmp_path):
         for i in range(1, 1201)
     )
     result = SolverResult(LinearModel([1.0]), "max_iter", 0.0, None, 1200, 2400.0, history)
-    solver = runner.make_solver("tree-tron")
+    solver = make_solver("tree-tron")
     observer = MlflowObserver(tmp_path, store)
     observer.run_started(RECIPE, SPLITS)
     observer.solver_started("long", solver)
     observer.progress("long", Progress(1, 0.001, {"objective": 1.0}))
-    observer.solver_finished(
-        Outcome("long", "tree-tron", {}, "max_iter", result=result), solver, SPLITS
-    )
+    observer.solver_finished(Outcome("long", "tree-tron", {}, "max_iter", result=result))
     child = parent_and_children(observer)[1]["long"]
     logged = client_of(observer).get_metric_history(child.info.run_id, "objective")
     rows = [(row["n_iter"], row["objective"]) for row in history]
@@ -439,8 +440,8 @@ def test_waiting_for_a_lost_server_happens_once(store, tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow.MlflowClient, "create_run", lose)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        observer.solver_started("a", runner.make_solver("tree-tron"))
-        observer.solver_started("b", runner.make_solver("tree-tron"))
+        observer.solver_started("a", make_solver("tree-tron"))
+        observer.solver_started("b", make_solver("tree-tron"))
     assert seen == [None, "2"]
     assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
 
@@ -495,7 +496,87 @@ def test_files_are_named_as_sources(tmp_path):
 def test_the_progress_of_training_is_not_logged_while_it_lasts(store, tmp_path, monkeypatch):
     observer = MlflowObserver(tmp_path, store)
     observer.run_started(RECIPE, SPLITS)
-    observer.solver_started("svm", runner.make_solver("tree-tron"))
+    observer.solver_started("svm", make_solver("tree-tron"))
     monkeypatch.setattr(mlflow.MlflowClient, "log_batch", lambda *_, **__: pytest.fail("logged"))
     for i in range(100):
         observer.progress("svm", Progress(i, time.perf_counter(), {"objective": 1.0}))
+
+
+# Tuning and repetitions
+
+
+def children_of(observer, run_id):
+    client = client_of(observer)
+    experiment = client.get_run(run_id).info.experiment_id
+    runs = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{run_id}'")
+    return {run.info.run_name: run for run in runs}
+
+
+def test_trials_are_below_the_run_of_their_solver(store, tmp_path):
+    tuned = replace(SMALL, tune=Tune(n_trials=3, sampler="random", seed=1))
+    observer, report = run(tuned, tmp_path, store)
+    parent, children = parent_and_children(observer)
+    assert parent.data.params["rp.tune.n_trials"] == "3"
+    assert "rp.tune.timeout" not in parent.data.params
+    child, outcome = children["svm"], report.outcomes[0]
+    C = outcome.tuning.best_params["C"]
+    assert float(child.data.params["C"]) == C
+    assert child.data.metrics["tuning_trials"] == 3
+    assert child.data.metrics["tuning_seconds"] == outcome.tuning.seconds
+    assert child.data.metrics["ndcg_at_10"] == outcome.score("ndcg@10")
+    (study,) = children_of(observer, child.info.run_id).values()
+    trials = children_of(observer, study.info.run_id)
+    assert set(trials) == {"trial 0", "trial 1", "trial 2"}
+    logged = {
+        float(one.data.params["C"]): one.data.metrics["ndcg_at_10"] for one in trials.values()
+    }
+    assert logged[C] == max(logged.values()) == outcome.tuning.best_value
+    assert {one.info.status for one in (study, *trials.values())} == {"FINISHED"}
+
+
+def test_the_model_of_a_solver_can_be_registered(finished):
+    observer, report, _ = finished
+    client = client_of(observer)
+    assert observer.register("svm", "toy-ranker") == 1
+    assert observer.register("trees: 10 %", "toy-ranker") == 2
+    champion = client.get_model_version_by_alias("toy-ranker", "champion")
+    assert champion.version in (2, "2")
+    child = parent_and_children(observer)[1]["trees: 10 %"]
+    assert champion.run_id == child.info.run_id
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", observer.tracking_uri)
+        patch.setenv("MLFLOW_REGISTRY_URI", observer.tracking_uri)
+        scores = rankplug.mlflow.load_model("models:/toy-ranker@champion").predict(SPLITS["test"].X)
+    np.testing.assert_array_equal(scores, report.outcomes[1].result.model.predict(SPLITS["test"].X))
+    with pytest.raises(TrackingError, match="the model of nobody was not logged"):
+        observer.register("nobody", "toy-ranker")
+    with pytest.raises(TrackingError, match="svm cannot be registered as ''"):
+        observer.register("svm", "")
+
+
+def test_repetitions_are_steps_of_a_metric(store, tmp_path):
+    observer, report = run(replace(SMALL, compare=Compare(folds=3)), tmp_path, store)
+    child = parent_and_children(observer)[1]["svm"]
+    history = client_of(observer).get_metric_history(child.info.run_id, "repeat_ndcg_at_10")
+    logged = {metric.step: metric.value for metric in history}
+    repeats = report.outcomes[0].repeats
+    assert logged == {number: values["ndcg@10"] for number, values in enumerate(repeats)}
+    assert child.data.metrics["ndcg_at_10"] == report.outcomes[0].score("ndcg@10")
+    assert len(client_of(observer).get_run(child.info.run_id).outputs.model_outputs) == 1
+
+
+def test_a_store_that_is_lost_before_tuning_costs_no_results(store, tmp_path, monkeypatch):
+    class Losing(Observer):
+        def solver_started(self, name, solver):
+            monkeypatch.setattr(mlflow.MlflowClient, "log_batch", lose)
+            monkeypatch.setattr(mlflow.MlflowClient, "search_runs", lose)
+
+    def lose(*_, **__):
+        raise ConnectionError("server gone")
+
+    observer = MlflowObserver(tmp_path, store)
+    tuned = replace(SMALL, tune=Tune(n_trials=2))
+    with pytest.warns(RuntimeWarning, match="server gone"):
+        report = runner.run(tuned, observer=[observer, Losing()], output=tmp_path, progress=False)
+    assert not report.failed
+    assert report.outcomes[0].tuning.n_trials == 2

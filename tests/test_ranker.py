@@ -55,12 +55,18 @@ CANNOT_APPLY = {
 }
 
 
+# Solvers that differ from another one by their loss only, as far as the checks go.
+NOT_AGAIN = {"lightgbm-lambdarank", "linear-then-boost", "xgboost-all-pairs", "xgboost-ndcg"}
+QUERIES = [s for s in registered_solvers("query-document") if s.name not in NOT_AGAIN]
+LABELS = [s for s in registered_solvers("label-ranking") if s.name not in NOT_AGAIN]
+
+
 @parametrize_with_checks(
     [
         Ranker(),
-        *(Ranker(s) for s in registered_solvers("query-document") if s.name != "tree-tron"),
+        *(Ranker(solver) for solver in QUERIES if solver.name != "tree-tron"),
         LabelRanker(PairDirection()),
-        *(LabelRanker(s) for s in registered_solvers("label-ranking")),
+        *(LabelRanker(solver) for solver in LABELS),
     ],
     expected_failed_checks=lambda estimator: CANNOT_APPLY[type(estimator)],
 )

@@ -1,10 +1,10 @@
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 
 from rankplug.exceptions import RecipeError
-from rankplug.recipe import Dataset, Entry, Files, Recipe
+from rankplug.recipe import Compare, Dataset, Entry, Files, Recipe, Tune
 from rankplug.recipe_loader import load_recipe, packaged_recipes
 
 SOLVERS = "solvers: [{solver: tree-tron}]\n"
@@ -107,6 +107,66 @@ baseline: weak
     )
 
 
+def test_tuning_and_repetition_have_sections(write, tmp_path):
+    recipe = load_recipe(
+        write(
+            MINIMAL.replace(
+                SOLVERS,
+                """
+sanity: false
+learning_curve: true
+tune:
+  n_trials: 20
+  timeout: 60
+  metric: ndcg@5
+  folds: 3
+  sampler: qmc
+  pruner: none
+  seed: 4
+  path: true
+  costs: [seconds, size]
+  storage: sqlite:///studies.db
+compare: {seeds: [0, 1, 2]}
+solvers:
+  - solver: tree-tron
+    params: {tol: 1e-4}
+    space:
+      C: {low: 1e-6, high: 10, log: true}
+      reduction: [sum, mean]
+      max_iter: 50
+  - {solver: xgboost-pairwise, space: {max_depth: {low: 2, high: 6}}}
+""",
+            )
+        )
+    )
+    assert recipe.tune == Tune(
+        n_trials=20,
+        timeout=60.0,
+        metric="ndcg@5",
+        folds=3,
+        sampler="qmc",
+        pruner="none",
+        seed=4,
+        path=True,
+        costs=("seconds", "size"),
+        storage="sqlite:///studies.db",
+    )
+    assert recipe.compare == Compare(seeds=(0, 1, 2))
+    assert not recipe.sanity
+    assert recipe.learning_curve
+    space = {"C": {"low": 1e-6, "high": 10, "log": True}, "reduction": ["sum", "mean"]}
+    assert recipe.solvers[0].space == {**space, "max_iter": 50}
+    assert recipe.solvers[0].held == {"max_iter": 50}
+    (tmp_path / "copy.yaml").write_text(recipe.to_yaml())
+    assert replace(load_recipe(tmp_path / "copy.yaml"), name=recipe.name) == recipe
+
+
+def test_a_budget_is_all_that_tuning_needs(write):
+    recipe = load_recipe(write(MINIMAL), ["tune.timeout=1.5", "compare.folds=10"])
+    assert recipe.tune == Tune(timeout=1.5)
+    assert recipe.compare == Compare(folds=10)
+
+
 def test_the_resolved_recipe_reads_back_from_any_folder(write, tmp_path, monkeypatch):
     for name in ("train.txt", "test.txt"):
         (tmp_path / name).touch()
@@ -144,7 +204,7 @@ def test_metric_names_become_canonical(write):
             "recipe.yaml:1: solver: unknown key 'solver'; did you mean 'solv",
         ),
         ("Name: x\n" + MINIMAL, "recipe.yaml:1: Name: unknown key 'Name'; did you mean 'name'?"),
-        ("<<: {seed: 1}\n" + MINIMAL, "recipe.yaml:1: <<: unknown key '<<' (known: baseline, data"),
+        ("<<: {seed: 1}\n" + MINIMAL, "recipe.yaml:1: <<: unknown key '<<' (known: baseline, comp"),
         ("data: {dataset: wine}\nmetrics: [map]\n", "recipe.yaml:1: the key 'solvers' is missing"),
         ("metrics: [map]\n" + SOLVERS, "recipe.yaml:1: the key 'data' is missing"),
         # Name, seed, scale, baseline
@@ -180,6 +240,71 @@ def test_metric_names_become_canonical(write):
         (
             "baseline: tron\n" + MINIMAL,
             "recipe.yaml:1: baseline: no solver of the name 'tron'; did",
+        ),
+        # Tuning and repetition
+        ("sanity: 0\n" + MINIMAL, "recipe.yaml:1: sanity: must be true or false, not the number"),
+        ("tune: 30\n" + MINIMAL, "recipe.yaml:1: tune: must be a mapping with keys of n_trials, "),
+        ("tune: {}\n" + MINIMAL, "recipe.yaml:1: tune: no budget: give each solver n_trials, time"),
+        (
+            "tune: {n_trial: 3, timeout: 1}\n" + MINIMAL,
+            "recipe.yaml:1: tune.n_trial: unknown key 'n_trial'; did you mean 'n_trials'?",
+        ),
+        (
+            "tune:\n  n_trials: 0\n" + MINIMAL,
+            "recipe.yaml:2: tune.n_trials: must be an integer >= 1, not the number 0",
+        ),
+        (
+            "tune:\n  timeout: -1\n" + MINIMAL,
+            "recipe.yaml:2: tune.timeout: must be a number > 0, not the number -1",
+        ),
+        (
+            "tune: {timeout: true}\n" + MINIMAL,
+            "recipe.yaml:1: tune.timeout: must be a number > 0, not the truth value True",
+        ),
+        (
+            "tune: {n_trials: 1, metric: ndgc}\n" + MINIMAL,
+            "recipe.yaml:1: tune.metric: unknown metric 'ndgc'; did you mean 'ndcg'?",
+        ),
+        (
+            "tune: {n_trials: 1, folds: 1}\n" + MINIMAL,
+            "recipe.yaml:1: tune.folds: must be an integer >= 2, not the number 1",
+        ),
+        (
+            "tune: {n_trials: 1, sampler: tpee}\n" + MINIMAL,
+            "recipe.yaml:1: tune.sampler: unknown choice 'tpee'; did you mean 'tpe'?",
+        ),
+        (
+            "tune: {n_trials: 1, pruner: null}\n" + MINIMAL,
+            "recipe.yaml:1: tune.pruner: must be one of wilcoxon, median, none, not nothing (null)",
+        ),
+        (
+            "tune: {n_trials: 1, costs: [second]}\n" + MINIMAL,
+            "recipe.yaml:1: tune.costs.0: unknown choice 'second'; did you mean 'seconds'?",
+        ),
+        (
+            "tune: {n_trials: 1, costs: [size, size]}\n" + MINIMAL,
+            "recipe.yaml:1: tune.costs.1: the objective 'size' occurs 2 times",
+        ),
+        ("compare: {}\n" + MINIMAL, "recipe.yaml:1: compare: give one of both: folds, such as 5,"),
+        (
+            "compare: {folds: 2, seeds: [0, 1]}\n" + MINIMAL,
+            "recipe.yaml:1: compare: give one of both: folds, such as 5, or seeds, such as",
+        ),
+        (
+            "compare:\n  folds: 1\n" + MINIMAL,
+            "recipe.yaml:2: compare.folds: must be an integer >= 2, not the number 1",
+        ),
+        (
+            "compare: {seeds: [1]}\n" + MINIMAL,
+            "recipe.yaml:1: compare.seeds: one seed repeats nothing: give two or more",
+        ),
+        (
+            "compare: {seeds: [1, 2, 1]}\n" + MINIMAL,
+            "recipe.yaml:1: compare.seeds.2: the seed '1' occurs 2 times",
+        ),
+        (
+            "compare: {seeds: [0, -1]}\n" + MINIMAL,
+            "recipe.yaml:1: compare.seeds.1: must be an integer >= 0, not the number -1",
         ),
         # Metrics
         (
@@ -250,7 +375,7 @@ def test_metric_names_become_canonical(write):
         ),
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n  - tree-tron\n",
-            "recipe.yaml:4: solvers.0: must be a mapping with keys of solver, name, params, not ",
+            "recipe.yaml:4: solvers.0: must be a mapping with keys of solver, name, params, spac",
         ),
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n  - name: x\n",
@@ -287,6 +412,35 @@ def test_metric_names_become_canonical(write):
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n  params: [C]\n",
             "recipe.yaml:5: solvers.0.params: must be a mapping of parameters, not a list",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"
+            "  space:\n    c: {low: 1, high: 2}\n",
+            "recipe.yaml:6: solvers.0.space.c: search space of tree-tron: no parameter 'c'",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"
+            "  space:\n    tol: 1e-3\n    C: {low: 2, high: 1}\n",
+            "recipe.yaml:7: solvers.0.space.C: search space of tree-tron: C: low=2 is above high=1",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"
+            "  space:\n    C: {low: 0, high: 1}\n",
+            "recipe.yaml:6: solvers.0.space.C: search space of tree-tron: C",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"
+            "  space:\n    C: {low: 1, height: 2}\n",
+            "recipe.yaml:6: solvers.0.space.C: search space of tree-tron: C: no key 'height'; did",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"
+            "  space:\n    C: -1\n",
+            "recipe.yaml:6: solvers.0.space.C: must be a finite number > 0, not the number -1",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n  space: [C]\n",
+            "recipe.yaml:5: solvers.0.space: must be a mapping of parameters, not a list",
         ),
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"

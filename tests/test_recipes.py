@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rankplug.packaged_recipes import packaged_recipes, summary
 from rankplug.recipe import Dataset, Files
-from rankplug.recipe_loader import load_recipe, packaged_recipes
+from rankplug.recipe_loader import load_recipe
+from rankplug.registry import solver_class
+from rankplug.report import REPORT_FILES
+from rankplug.runner import run, turn
+from rankplug.runner.sanity import SANITY_SOLVERS
 
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
@@ -29,17 +34,39 @@ def overrides(tmp_path):
     return overrides
 
 
-def test_all_three_are_there():
-    assert {"quickstart", "letor", "web_search"} <= set(NAMES)
+PRIMARY = {
+    "label_ranking": "kendall_tau",
+    "letor": "ndcg@10",
+    "multiclass": "top1_error",
+    "quickstart": "ndcg@10",
+    "single_query_regression": "pairwise_accuracy",
+    "top_ranking": "ndcg@10",
+    "web_search": "ndcg@10",
+}
+
+
+SMALLER = {
+    "label_ranking": ["data.dataset=wine"],
+    "multiclass": ["data.dataset=wine"],
+    "quickstart": ["data.params={n_queries: 10, docs_per_query: 20}"],
+    "web_search": [
+        "data.params={n_queries: 16, docs_per_query: 20, n_features: 10}",
+        "solvers.1.params.n_estimators=5",
+        "solvers.2.params.n_estimators=5",
+    ],
+}
+
+
+def test_there_is_one_for_every_task():
+    assert set(NAMES) == set(PRIMARY)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=NAMES)
 def test_a_recipe_is_valid(path, overrides):
     recipe = load_recipe(path, overrides(path))
-    solvers = [entry.solver for entry in recipe.solvers]
-    assert "tree-tron" in solvers
-    assert "xgboost-pairwise" in solvers
-    assert recipe.primary_metric == ("kendall_tau" if path.stem == "label_ranking" else "ndcg@10")
+    assert recipe.primary_metric == PRIMARY[path.stem]
+    assert recipe.baseline == "xgboost-pairwise"
+    assert len(recipe.solvers) >= 2
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=NAMES)
@@ -50,10 +77,27 @@ def test_a_recipe_comes_with_the_package(path, overrides):
 
 @pytest.mark.parametrize("path", RECIPES, ids=NAMES)
 def test_the_comments_teach(path):
-    """Its own name in the command that runs it, and no line too wide for a terminal."""
+    """What it is about, the command that runs it, and no line too wide for a terminal."""
     text = path.read_text()
+    assert re.fullmatch(r"[A-Z].{20,75}\.", summary(path))
     assert f"rankplug run {path.stem}" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+# One epoch of larank is meant to end before its tolerance.
+@pytest.mark.filterwarnings("ignore:larank stopped after 1 iterations")
+@pytest.mark.parametrize("path", RECIPES, ids=NAMES)
+def test_a_recipe_runs(path, overrides, tmp_path, monkeypatch):
+    """With smaller data where those of the recipe take seconds."""
+    monkeypatch.setattr(turn, "measure", lambda model, data: {})
+    monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
+    recipe = load_recipe(path, [*overrides(path), *SMALLER.get(path.stem, [])])
+    report = run(recipe, output=tmp_path / "out", progress=False)
+    assert [one.error for one in report.failed] == []
+    task = "label-ranking" if path.stem in ("label_ranking", "multiclass") else "query-document"
+    sanity = {one for one in SANITY_SOLVERS if task in solver_class(one).tags.tasks}
+    names = {entry.name for entry in recipe.solvers}
+    assert {outcome.name for outcome in report.outcomes} == names | sanity
 
 
 def test_the_data_are_of_the_kinds_that_the_recipes_promise(overrides):

@@ -81,7 +81,7 @@ def test_solvers_are_made_by_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("tree-torn", "tree-tron"), ("xgboost", "xgboost-pairwise")]
+    ("name", "nearest"), [("tree-torn", "tree-tron"), ("xgboost-pair", "xgboost-pairwise")]
 )
 def test_unknown_names_suggest_the_nearest(name, nearest):
     with pytest.raises(

@@ -2,8 +2,6 @@ import csv
 import io
 import json
 import math
-import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -11,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankplug.models import LinearModel
-from rankplug.report import Outcome, Report, text_table
-from rankplug.report_files import (
+from rankplug.report import (
     REPORT_FILES,
+    Outcome,
+    Report,
+    TuningSummary,
+    tables,
+    text_table,
     to_csv,
-    to_html,
     to_markdown,
     to_per_query_csv,
     write_report,
@@ -59,9 +60,21 @@ def report(*outcomes, **values):
     return Report("demo", METRICS, outcomes, **{**known, **values})
 
 
-def cells(one, column):
-    header, rows = one.table()
-    return [row[header.index(column)] for row in rows]
+def cells(table, column):
+    return [row[table.header.index(column)].text for row in table.rows]
+
+
+def compared(difference, **values):
+    """Two solvers on 40 queries, the second one better by about `difference`."""
+    rng = np.random.default_rng(0)
+    base = rng.random(40)
+    other = base + difference + rng.normal(0, 0.01, 40)
+    per_query = [{"ndcg@10": one, "top1_error": one} for one in (base, other)]
+    outcomes = [
+        outcome(name, one["ndcg@10"].mean(), 0.5, per_query=one)
+        for name, one in zip(("base", "new"), per_query, strict=True)
+    ]
+    return report(*outcomes, baseline="base", query_ids=np.arange(40), **values)
 
 
 def test_the_winner_has_the_highest_value_or_the_lowest_error():
@@ -98,31 +111,115 @@ def test_winners_are_those_whom_nobody_beats(values):
         }
 
 
-def test_the_table_shows_what_is_known_and_a_dash_for_the_rest():
+def test_the_results_show_what_is_known_and_a_dash_for_the_rest():
     one = report(outcome("a", 0.5, 0.25, result=result(duality_gap=None, n_passes=7)), failure())
-    header, rows = one.table()
-    assert header == [
+    table = tables.results(one)
+    assert table.header == (
         "solver", "ndcg@10", "top1_error", "train s", "passes", "duality gap", "status",
-    ]  # fmt: skip
-    assert [cell.text for cell in rows[0]] == [
+    )  # fmt: skip
+    assert [cell.text for cell in table.rows[0]] == [
         "a", "0.5000", "0.2500", "1.25", "7.0", "-", "converged",
     ]  # fmt: skip
-    assert [cell.text for cell in rows[1]] == ["broken", "-", "-", "-", "-", "-", "failed"]
-    assert [cell.best for cell in rows[0]] == [False, True, True, False, False, False, False]
+    assert [cell.text for cell in table.rows[1]] == ["broken", "-", "-", "-", "-", "-", "failed"]
+    assert [cell.best for cell in table.rows[0]] == [False, True, True, False, False, False, False]
 
 
-def test_others_are_compared_with_the_baseline():
-    one = report(
-        outcome("a", 0.5, 0), outcome("b", 0.625, 0), outcome("c", 0.25, 0), failure(), baseline="a"
-    )
-    texts = [cell.text for cell in cells(one, "vs a")]
-    assert texts == ["-", "+0.1250", "-0.2500", "-"]
-    assert one.table()[0][:4] == ["solver", "ndcg@10", "vs a", "top1_error"]
+def test_words_say_who_is_better_than_the_baseline():
+    for difference, verdict in (
+        (0.1, "better"),
+        (-0.1, "worse"),
+        (0, "not distinguishable at 95 %"),
+    ):
+        one = compared(difference)
+        assert cells(tables.results(one), "against base") == ["-", verdict]
+        assert cells(tables.comparisons(one), "verdict") == [verdict]
+        assert verdict in one.to_text()
+        assert verdict in one.to_markdown()
 
 
-def test_a_failed_baseline_leaves_the_differences_open():
+def test_the_comparison_has_difference_interval_p_and_counts():
+    table = tables.comparisons(compared(0.1))
+    assert table.title == "ndcg@10 against base"
+    assert float(cells(table, "difference")[0]) == pytest.approx(0.1, abs=0.01)
+    low, high = map(float, cells(table, "95 % interval")[0].split(" to "))
+    assert low < 0.1 < high or low == pytest.approx(0.1, abs=0.01)
+    assert cells(table, "p (Holm)") == ["< 0.001"]
+    assert [cells(table, title) for title in ("wins", "ties", "losses")] == [["40"], ["0"], ["0"]]
+    assert "40 queries" in table.notes[0]
+    assert "Holm" in table.notes[0]
+
+
+def test_a_difference_of_another_mean_than_the_results_show_is_explained():
+    one = compared(0.1)
+    assert not any("counts alike" in note for note in tables.comparisons(one).notes)
+    weighted = outcome("new", 0.9, 0.5, per_query=one.outcomes[1].per_query)
+    other = report(one.outcomes[0], weighted, baseline="base")
+    assert any("counts alike" in note for note in tables.comparisons(other).notes)
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "words"), [(1, "no test on 1 query"), (4, "too few"), (12, "too narrow")]
+)
+def test_few_queries_are_named(n_queries, words):
+    values = np.linspace(0, 1, n_queries)
+    outcomes = [
+        outcome(name, 0.5, 0.5, per_query={"ndcg@10": values + i})
+        for i, name in enumerate(("base", "new"))
+    ]
+    table = tables.comparisons(report(*outcomes, baseline="base"))
+    assert any(words in note for note in table.notes)
+
+
+def test_there_is_no_comparison_without_a_baseline_that_ran():
+    assert report(outcome("a", 0.5, 0), outcome("b", 0.6, 0)).comparisons == ()
     one = report(failure("a"), outcome("b", 0.5, 0), baseline="a")
-    assert [cell.text for cell in cells(one, "vs a")] == ["-", "-"]
+    assert one.comparisons == ()
+    assert tables.comparisons(one) is None
+
+
+def test_costs_are_shown_where_they_were_measured():
+    costs = {"model_bytes": 12_345.0, "predict_us_1": 21.5, "train_peak_bytes": 3.2e9}
+    one = report(outcome("a", 0.5, 0.2, costs=costs), outcome("b", 0.5, 0.2), failure())
+    table = tables.costs(one)
+    assert cells(table, "solver") == ["a", "b"]
+    assert cells(table, "model") == ["12.3 kB", "-"]
+    assert cells(table, "memory") == ["3.2 GB", "-"]
+    assert cells(table, "µs/row alone") == ["21.5", "-"]
+    assert cells(table, "training s") == ["1.25", "1.25"]
+    assert "of 100" not in table.header
+    assert tables.costs(report(outcome("a", 0.5, 0.2))) is None
+
+
+def test_tuning_and_repetitions_have_tables():
+    summary = TuningSummary(9, 2, 1, 12.34, "ndcg@5", 0.75, {"C": 0.012345, "method": "newton"})
+    repeats = ({"ndcg@10": 0.5}, {"ndcg@10": 0.7})
+    one = report(outcome("a", 0.6, 0.2, tuning=summary, repeats=repeats), outcome("b", 0.5, 0.1))
+    tuning = tables.tuning(one)
+    assert [cell.text for cell in tuning.rows[0]] == [
+        "a", "9", "2", "1", "12.3", "0.7500", "C=0.01235, method=newton",
+    ]  # fmt: skip
+    repeated = tables.repeats(one)
+    assert [cell.text for cell in repeated.rows[0]] == ["a", "0.6000", "0.1414", "0.5000", "0.7000"]
+    assert {"Tuning", "ndcg@10 of each repetition"} <= {table.title for table in one.tables()}
+    assert tables.tuning(report()) is None
+    assert tables.repeats(report()) is None
+
+
+def test_the_queries_of_largest_disagreement_come_first():
+    values = {"a": [0.1, 0.5, np.nan, 0.3], "b": [0.9, 0.5, 0.2, 0.1]}
+    outcomes = [
+        outcome(name, 0.5, 0.5, per_query={"ndcg@10": np.array(own)})
+        for name, own in values.items()
+    ]
+    one = report(*outcomes, query_ids=np.array(["w", "x", "y", "z"]))
+    table = tables.disagreements(one)
+    assert cells(table, "query") == ["w", "z"]
+    assert cells(table, "spread") == ["0.8000", "0.2000"]
+    assert [[cell.best for cell in row] for row in table.rows] == [
+        [False, False, False, True],
+        [False, False, True, False],
+    ]
+    assert tables.disagreements(report(outcomes[0])) is None
 
 
 def test_text_is_aligned_and_marks_winners_and_failures():
@@ -134,11 +231,22 @@ def test_text_is_aligned_and_marks_winners_and_failures():
     assert "0.6000*" in lines[3]
     assert "0.4000 " in lines[2]
     assert lines[2].index("0.4000") == lines[3].index("0.6000")
-    assert lines[-2:] == ["* best on the test set", "broken: no convergence"]
+    assert lines[5:] == ["* best on the test set", "broken: no convergence"]
 
 
 def test_a_table_without_rows_is_its_header():
     assert text_table(["a", "bc"], [], "<>") == "a  bc\n-  --"
+
+
+def test_sanity_rankers_stand_in_the_tables_only():
+    sane = outcome("a", 0.5, 0.5), outcome("b", 0.6, 0.4)
+    base = outcome("zero", 0.1, 0.9, solver="constant")
+    one = report(*sane, base, failure())
+    assert [competitor.name for competitor in one.competitors] == ["a", "b"]
+    assert cells(tables.results(one), "solver") == ["a", "b", "zero", "broken"]
+    assert "zero" not in tables.disagreements(one).header
+    against = report(*sane, base, baseline="zero")
+    assert [competitor.name for competitor in against.competitors] == ["a", "b", "zero"]
 
 
 def test_only_a_solver_without_result_counts_as_failed_or_interrupted():
@@ -188,6 +296,21 @@ def test_csv_has_full_precision_and_reads_back():
     assert {rows[1][key] for key in ("test ndcg@10", "train_seconds", "objective", "best")} == {""}
 
 
+def test_csv_has_comparison_and_costs():
+    one = compared(0.1)
+    costly = report(
+        *one.outcomes,
+        outcome("c", 0.1, 0.1, costs={"model_bytes": 7.0}, per_query={}),
+        baseline="base",
+    )
+    rows = list(csv.DictReader(io.StringIO(to_csv(costly))))
+    assert rows[0]["verdict"] == rows[0]["p_value"] == rows[0]["model_bytes"] == ""
+    assert rows[1]["verdict"] == "better"
+    assert float(rows[1]["low"]) < float(rows[1]["difference"]) < float(rows[1]["high"])
+    assert (rows[1]["wins"], rows[1]["losses"]) == ("40", "0")
+    assert rows[2]["model_bytes"] == "7.0"
+
+
 def test_per_query_csv_has_a_row_for_each_solver_and_query():
     text = to_per_query_csv(report(outcome("a", 0.5, 0.25), outcome("b", 0.75, 0.0), failure()))
     assert text.splitlines() == [
@@ -199,42 +322,9 @@ def test_per_query_csv_has_a_row_for_each_solver_and_query():
     ]
 
 
-class Page(HTMLParser):
-    """Collects the tags, the texts and the links of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.links = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [value for key, value in attrs if key in ("src", "href")]
-
-    def handle_data(self, data):
-        self.texts.append(data.strip())
-
-
-def test_the_page_needs_no_other_file():
-    page = Page(to_html(report(outcome("a", 0.5, 0.25), failure())))
-    assert {"table", "strong", "img", "pre"} <= set(page.tags)
-    assert "script" not in page.tags
-    assert all(link.startswith("data:image/svg+xml;base64,") for link in page.links)
-    assert {"demo", "a", "0.5000", "broken: no convergence", "name: demo"} <= set(page.texts)
-
-
-def test_the_page_escapes_everything():
-    evil = "<script>alert('x')</script> $name ${name} & $\\frac$"
-    outcomes = outcome(evil, 0.5, 0.2), failure("f", evil)
-    one = Report(evil, METRICS, outcomes, evil, {"test": evil}, baseline=evil)
-    page = Page(to_html(one))
-    assert "script" not in page.tags
-    assert page.texts.count(evil) >= 3
-
-
-def test_a_page_without_any_result_has_no_plot_of_nothing():
-    page = Page(to_html(report(failure())))
-    assert "broken: no convergence" in page.texts
+def test_digests_stand_at_the_end():
+    text = to_markdown(report(outcome("a", 0.5, 0.25), digests={"recipe": "abc123"}))
+    assert text.endswith("## To get the same numbers\n\n- recipe: abc123\n")
 
 
 def test_all_files_are_written_and_nothing_else(tmp_path):
@@ -250,4 +340,4 @@ def test_a_file_that_cannot_be_finished_is_not_left_behind(tmp_path, monkeypatch
     monkeypatch.setitem(REPORT_FILES, "report.md", explode)
     with pytest.raises(ZeroDivisionError):
         write_report(report(outcome("a", 0.5, 0.25)), tmp_path)
-    assert not [file for file in tmp_path.iterdir() if re.search(r"part|report\.md", file.name)]
+    assert {file.name for file in tmp_path.iterdir()} == {"results.csv", "per_query.csv"}

@@ -6,14 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankplug import runner
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.exceptions import DataError, ParameterError
+from rankplug.exceptions import DataError, ParameterError, UnknownNameError
 from rankplug.metrics import evaluate, per_query
 from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.recipe import Dataset, Entry, Recipe
-from rankplug.report_files import REPORT_FILES
-from rankplug.runner import Observer, Outcome, ProgressBars, default_output, run
+from rankplug.registry import make_solver, solver_class
+from rankplug.report import REPORT_FILES, Outcome
+from rankplug.runner import (
+    Observer,
+    ProgressBars,
+    data_digest,
+    default_output,
+    experiment,
+    run,
+    sanity,
+    turn,
+)
+from rankplug.runner.sanity import SANITY_SOLVERS, competitors
 from rankplug.solver import Progress, Solver, SolverResult, SolverTags
 
 ERRORS = {
@@ -61,10 +71,13 @@ class Recorder(Observer):
     def solver_started(self, name, solver):
         self.told.append(("solver_started", name, solver.weight))
 
+    def training_started(self, name, part, solver):
+        self.told.append(("training_started", name, part))
+
     def progress(self, name, progress):
         self.told.append(("progress", name, progress.n_iter))
 
-    def solver_finished(self, outcome, solver, splits):
+    def solver_finished(self, outcome):
         self.told.append(("solver_finished", outcome.name, outcome.status))
 
     def run_finished(self, report, output):
@@ -83,7 +96,7 @@ def ranking_data(seed, n_queries=4, size=5):
 
 
 def recipe(*entries, **values):
-    known = {"metrics": ("ndcg@10", "pairwise_accuracy"), "seed": 7}
+    known = {"metrics": ("ndcg@10", "pairwise_accuracy"), "seed": 7, "sanity": False}
     return Recipe("demo", Dataset("none"), solvers=entries, **{**known, **values})
 
 
@@ -91,8 +104,10 @@ def recipe(*entries, **values):
 def splits(monkeypatch):
     """Small data, and solvers that need no registry."""
     data = {split: ranking_data(seed) for seed, split in enumerate(("train", "valid", "test"))}
-    monkeypatch.setattr(runner, "load_splits", lambda recipe: data)
-    monkeypatch.setattr(runner, "make_solver", lambda name, **params: Given(**params))
+    monkeypatch.setattr(experiment, "load_splits", lambda recipe: data)
+    monkeypatch.setattr(experiment, "make_solver", lambda name, **params: Given(**params))
+    monkeypatch.setattr(turn, "measure", lambda model, data: {"model_bytes": 1.0})
+    monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
     return data
 
 
@@ -168,10 +183,12 @@ def test_observers_hear_of_everything_in_order(splits, tmp_path):
     assert first.told == [
         ("run_started", "demo", ["train", "valid", "test"]),
         ("solver_started", "good", 2.0),
+        ("training_started", "good", ""),
         ("progress", "good", 1),
         ("progress", "good", 2),
         ("solver_finished", "good", "converged"),
         ("solver_started", "bad", -1.0),
+        ("training_started", "bad", ""),
         ("progress", "bad", 1),
         ("progress", "bad", 2),
         ("solver_finished", "bad", "converged"),
@@ -202,9 +219,7 @@ def test_a_solver_that_fails_does_not_stop_the_others(splits, tmp_path, error, m
 
 
 def test_wrong_parameter_values_are_a_failure_of_that_solver(monkeypatch, splits, tmp_path):
-    from rankplug.registry import make_solver
-
-    monkeypatch.setattr(runner, "make_solver", make_solver)
+    monkeypatch.setattr(experiment, "make_solver", make_solver)
     entry = Entry("tree-tron", "tree-tron", {"C": -1.0})
     (outcome,) = run(recipe(entry), output=tmp_path / "out").outcomes
     assert outcome.status == "failed"
@@ -229,7 +244,7 @@ def test_an_interrupted_run_keeps_what_was_finished(splits, tmp_path):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_an_observer_that_fails_ends_the_run_but_not_the_results(splits, tmp_path, error):
     class Broken(Observer):
-        def solver_finished(self, outcome, solver, splits):
+        def solver_finished(self, outcome):
             raise error
 
     recorder = Recorder()
@@ -297,7 +312,7 @@ def test_data_that_cannot_be_read_leave_no_folder(splits, monkeypatch, tmp_path)
     def load(recipe):
         raise DataError("no such file")
 
-    monkeypatch.setattr(runner, "load_splits", load)
+    monkeypatch.setattr(experiment, "load_splits", load)
     recorder = Recorder()
     with pytest.raises(DataError, match="no such file"):
         run(recipe(GOOD), observer=recorder, output=tmp_path / "out")
@@ -314,6 +329,61 @@ def test_the_default_folder_is_new_each_time(splits, tmp_path, monkeypatch):
     assert all(folder.name.startswith("demo-") for folder in folders)
     assert default_output(recipe(GOOD)).parent == Path("rankplug-output")
     assert not default_output(recipe(GOOD)).exists()
+
+
+# Costs, sanity, digests
+
+
+def test_costs_stand_beside_quality(splits, tmp_path):
+    (outcome,) = run(recipe(GOOD), output=tmp_path / "out").outcomes
+    assert outcome.costs["model_bytes"] == 1.0
+    assert outcome.costs["train_seconds"] == outcome.train_seconds
+    assert outcome.learning_curve == ()
+
+
+def test_a_learning_curve_is_measured_on_demand(splits, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "make_solver", make_solver)
+    entry = Entry("tree-tron", "tree-tron", {"C": 1.0})
+    (outcome,) = run(recipe(entry, learning_curve=True), output=tmp_path / "out").outcomes
+    qualities = [point.quality for point in outcome.learning_curve]
+    assert len(qualities) > 1
+    assert qualities[-1] == pytest.approx(outcome.score("ndcg@10"))
+    assert outcome.costs["seconds_to_99"] in [point.seconds for point in outcome.learning_curve]
+
+
+def test_sanity_rankers_take_part_unless_declined():
+    labels = LabelRankingData.from_arrays(np.eye(3), [0, 1, 2])
+    mine = recipe(GOOD, sanity=True)
+    names = [entry.name for entry in competitors(mine, ranking_data(0))]
+    assert names == ["good", *SANITY_SOLVERS]
+    assert competitors(recipe(GOOD), ranking_data(0)) == (GOOD,)
+    for entry in competitors(mine, labels)[1:]:
+        assert "label-ranking" in solver_class(entry.solver).tags.tasks
+
+
+def test_sanity_rankers_are_not_added_twice_nor_needed(monkeypatch):
+    own = Entry("constant", "nothing"), Entry("given", "single-feature")
+    names = [entry.name for entry in competitors(recipe(*own, sanity=True), ranking_data(0))]
+    assert names == ["nothing", "single-feature"]
+
+    def missing(name):
+        raise UnknownNameError("solver", name, [])
+
+    monkeypatch.setattr(sanity, "solver_class", missing)
+    assert competitors(recipe(GOOD, sanity=True), ranking_data(0)) == (GOOD,)
+
+
+def test_equal_runs_have_equal_digests(splits, tmp_path):
+    first, again, other = (
+        run(recipe(entry), output=tmp_path / name).digests
+        for name, entry in (("a", GOOD), ("b", GOOD), ("c", BAD))
+    )
+    assert first == again
+    assert {"recipe", "train data", "test data", "seed", "results", "rankplug"} <= set(first)
+    changed = {key for key in first if first[key] != other[key]}
+    assert changed == {"recipe", "results"}
+    assert first["train data"] == data_digest(splits["train"])
+    assert first["seed"] == "7"
 
 
 class Terminal:
@@ -356,11 +426,11 @@ def test_there_is_no_bar_without_a_terminal(splits, tmp_path, capsys, progress):
 def test_a_bar_copes_with_numbers_of_any_kind(monkeypatch):
     monkeypatch.setattr("sys.stderr", Terminal())
     bars = ProgressBars()
-    bars.solver_started("x", Given())
+    bars.training_started("x", "", Given())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bars.progress("x", Progress(1, 0.1, {"objective": math.nan, "n": 3, "big": 1e300}))
         assert str(bars._bar).endswith("objective=nan, n=3, big=1e+300]")
         bars.progress("x", Progress(5, 0.2, {}))
         assert bars._bar.n == 5
-        bars.solver_finished(Outcome("x", "given", {}, "failed"), Given(), {})
+        bars.solver_finished(Outcome("x", "given", {}, "failed"))

@@ -81,6 +81,13 @@ def test_it_is_saved_with_the_model_inside(trained, tmp_path):
     assert loaded.requires == model.requires
 
 
+def test_sparse_features_are_never_shifted():
+    scaled = ScaledModel(LinearModel([1.0, 2.0]), Scaling(np.ones(2), np.ones(2)))
+    with pytest.raises(DataError, match=r"pass X\.toarray\(\)"):
+        scaled.predict(sparse.csr_array([[2.0, 0.0]]))
+    assert scaled.predict([[2.0, 0.0]]).tolist() == [-1.0]
+
+
 def test_without_shift(tmp_path):
     scaled = ScaledModel(LinearModel([1.0, 2.0]), Scaling(None, np.array([0.5, 3.0])))
     scaled.save(tmp_path / "model")

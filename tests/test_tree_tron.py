@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import maxabs_scale
 
 import rankplug
 from rankplug import metrics
@@ -240,3 +242,15 @@ def test_objective_at_the_default_tolerance(data_folder, name, C, objective, met
     )
     assert result.status == "converged"
     assert result.objective <= objective * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("method", ["newton", "tron"])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+def test_converged_means_close_to_the_minimum_on_nearly_separable_data(method, C):
+    """There the gradient at 0 is huge beside all that matters at the end."""
+    X, y = load_breast_cancer(return_X_y=True)
+    data = RankingData.from_arrays(maxabs_scale(X), y)
+    result = rankplug.make_solver("tree-tron", C=C, method=method).solve(data)
+    best = solve(data, C)
+    assert (result.status, best.status) == ("converged", "converged")
+    assert result.objective <= best.objective * (1 + 5e-3)

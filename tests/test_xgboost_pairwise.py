@@ -14,8 +14,9 @@ from scipy import sparse
 
 import rankplug
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
-from rankplug_plugins.xgboost_pairwise import XGBoostModel, XGBoostPairwise
-from rankplug_plugins.xgboost_pairwise.matrices import levels
+from rankplug.metrics import evaluate
+from rankplug_plugins.boosting import XGBoostModel, XGBoostPairwise
+from rankplug_plugins.boosting.relevance import levels
 
 N_QUERIES, PER_QUERY, N_FEATURES, N_LABELS = 30, 12, 8, 5
 
@@ -102,32 +103,21 @@ def test_scores_equal_those_of_xgbranker(data, zeros, objective, pair_method, pa
     assert model.booster.trees_to_dataframe().equals(theirs.get_booster().trees_to_dataframe())
 
 
-def test_early_stopping_equals_that_of_xgbranker(data, valid):
+def test_early_stopping_goes_by_the_metrics_of_reports(data, valid):
     result = small(n_estimators=200, early_stopping_rounds=5).solve(data, valid=valid)
-    theirs = xgboost.XGBRanker(
-        n_estimators=200,
-        max_depth=3,
-        n_jobs=1,
-        objective="rank:pairwise",
-        missing=0.0,
-        early_stopping_rounds=5,
-        eval_metric="ndcg@10",
-    )
-    theirs.fit(
-        data.X,
-        data.relevance,
-        qid=data.qid,
-        eval_set=[(valid.X, valid.relevance)],
-        eval_qid=[valid.qid],
-        verbose=False,
-    )
-
-    assert result.status == "converged"
-    assert result.model.n_trees == theirs.best_iteration + 1
-    assert result.n_iter == theirs.best_iteration + 1 + 5 < 200
     seen = [row["valid_ndcg_at_10"] for row in result.history]
-    assert np.argmax(seen) == theirs.best_iteration
-    np.testing.assert_array_equal(result.model.predict(valid.X), theirs.predict(valid.X))
+    best = int(np.argmax(seen)) + 1
+    assert result.status == "converged"
+    assert result.model.n_trees == best
+    assert result.n_iter == best + 5 < 200
+
+    booster = small(n_estimators=result.n_iter).solve(data).model.booster
+    for n_trees, value in enumerate(seen, start=1):
+        scores = XGBoostModel(booster[:n_trees]).predict(valid.X)
+        exact = evaluate(valid.relevance, scores, valid.qid, "ndcg@10")["ndcg@10"]
+        assert value == pytest.approx(exact, abs=6e-7)  # XGBoost keeps six digits
+    expected = XGBoostModel(booster[:best]).predict(valid.X)
+    np.testing.assert_array_equal(result.model.predict(valid.X), expected)
 
 
 def test_every_parameter_reaches_xgboost(data):
@@ -303,7 +293,7 @@ def test_interrupt_reaches_the_caller(data):
         small().solve(data, callback=interrupt)
 
 
-@pytest.mark.parametrize("metric", ["ndcg", "map", "auc"])
+@pytest.mark.parametrize("metric", ["ndcg", "map", "pairwise_accuracy"])
 def test_other_stopping_metrics(data, valid, metric):
     binary = replaced(valid, relevance=(valid.relevance > 1).astype(float))
     result = small(early_stopping_rounds=3, eval_metric=metric).solve(data, valid=binary)
@@ -343,16 +333,16 @@ def test_validation_data_that_cannot_stop_anything(data, valid):
     solver = small(early_stopping_rounds=3)
     with pytest.raises(ParameterError, match="needs validation data"):
         solver.solve(data)
-    with pytest.raises(DataError, match="use 'auc'"):
-        solver.solve(data, valid=replaced(valid, relevance=valid.relevance / 2))
+    with pytest.raises(DataError, match="use pairwise_accuracy"):
+        solver.solve(data, valid=replaced(valid, relevance=valid.relevance - 5))
     with pytest.raises(DataError, match="validation data: no preference pair"):
         solver.solve(data, valid=replaced(valid, relevance=np.ones_like(valid.relevance)))
-    twos = replaced(valid, query_ptr=np.arange(0, valid.n_samples + 1, 2))
-    with (
-        pytest.warns(UserWarning, match="Dataset is empty"),
-        pytest.raises(DataError, match="'auc' is undefined"),
-    ):
-        small(early_stopping_rounds=3, eval_metric="auc").solve(data, valid=twos)
+
+
+@pytest.mark.parametrize("metric", ["ndgc@10", "top1_error", "precision", 3])
+def test_only_metrics_to_be_made_large_stop_early(data, metric):
+    with pytest.raises(ParameterError, match=r"eval_metric=.*such as 'ndcg@10'"):
+        small(eval_metric=metric).solve(data)
 
 
 def test_validation_data_are_left_aside_without_early_stopping(data, valid):
@@ -426,7 +416,7 @@ def test_label_ranking_in_blocks_dense_or_sparse_gives_the_same_scores(monkeypat
     data = make_labels(missing_share=0.2)
     in_csr = replaced(data, X=sparse.csr_array(data.X))
     whole = small().solve(data).model.predict(data.X)
-    monkeypatch.setattr("rankplug_plugins.xgboost_pairwise.matrices._BLOCK_VALUES", 1000)
+    monkeypatch.setattr("rankplug_plugins.boosting.xgboost_matrices._BLOCK_VALUES", 1000)
     for variant in (data, in_csr):
         model = small().solve(variant).model
         np.testing.assert_array_equal(model.predict(data.X), whole)
@@ -438,9 +428,9 @@ def test_label_ranking_in_blocks_dense_or_sparse_gives_the_same_scores(monkeypat
 
 
 def test_label_ranking_stops_early():
-    result = small(n_estimators=300, early_stopping_rounds=3, eval_metric="auc").solve(
-        make_labels(), valid=make_labels(seed=1)
-    )
+    result = small(
+        n_estimators=300, early_stopping_rounds=3, eval_metric="pairwise_accuracy"
+    ).solve(make_labels(), valid=make_labels(seed=1))
     assert result.n_iter == result.model.n_trees + 3 < 300
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +13,13 @@ from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.parameters import Choice, Integer, Optional, Real
+from rankplug.ranges import decades_down, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 from rankplug.top import Scope, make_top_problem, warn_if_zero_is_optimal
 from rankplug_plugins.a2dm2.split import TopSplit
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["A2dm2TopPush"]
 
@@ -129,6 +134,11 @@ class A2dm2TopPush(Solver):
         self.clamp = clamp
         self.threshold = threshold
         self.scope = scope
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt."""
+        return {"lam": decades_down(1.0 if data is None else largest_squared_norm(data))}
 
     def _solve(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,8 +16,12 @@ from rankplug.optim.newton_cg import Report, Vector
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
 from rankplug.optim.smoothing import smoothed_newton
 from rankplug.parameters import Choice, Integer, Optional, Real
+from rankplug.ranges import pairwise_c
 from rankplug.shards import Shards, open_shards
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["CuttingPlane"]
 
@@ -112,6 +116,15 @@ class CuttingPlane(Solver):
         self.reduction = reduction
         self.n_threads = n_threads
 
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C, for the default reduction."""
+        return cls().tuning_space(data)
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C from where every pair has a loss, which depends on the reduction."""
+        return {"C": pairwise_c(data, self.reduction)}
+
     def _solve(
         self,
         data: Data,
@@ -124,16 +137,17 @@ class CuttingPlane(Solver):
             start = None if init is None else linear_weights(init)
             return _solved(problem, self.C, start, monitor, data)
 
-    def _solve_path(self, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
+    def _solve_path(
+        self, data: Data, Cs: Sequence[float], rng: np.random.Generator
+    ) -> Iterator[SolverResult]:
         with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
             problem = _problem(self, shards)
-            results: list[SolverResult] = []
+            start = None
             for C in Cs:
                 monitor = Monitor()
-                start = linear_weights(results[-1].model) if results else None
                 result = _solved(problem, C, start, monitor, data)
-                results.append(self._finish(result, monitor, data))
-            return results
+                start = linear_weights(result.model)
+                yield self._finish(result, monitor, data)
 
 
 class _BundleProblem:

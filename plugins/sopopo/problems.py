@@ -10,13 +10,13 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError
+from rankplug.kernel_cache import KernelCache
 from rankplug.kernel_model import KernelModel
 from rankplug.kernels import Kernel, squared_norms
 from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug_plugins.sopopo import _sopopo_fast as fast
 from rankplug_plugins.sopopo.curvature import graph_curvatures
 from rankplug_plugins.sopopo.decompositions import Graphs
-from rankplug_plugins.sopopo.kernel_cache import KernelCache
 
 __all__ = ["KernelLabels", "LinearLabels", "LinearQueries", "Point", "Problem"]
 
@@ -141,8 +141,8 @@ class KernelLabels:
 
     @property
     def n_passes(self) -> float:
-        """Kernel rows computed, a share of all."""
-        return float(self._cache.n_computed / self._data.n_samples)
+        """Kernels computed, a share of all."""
+        return self._cache.n_evaluations / self._data.n_samples**2
 
     def epoch(self, order: Indices) -> float:
         """See `Problem.epoch`."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError
-from rankplug.kernels import Kernel, KernelFunction, KernelName, squared_norms
+from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
 from rankplug.models import Model
 from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real
+from rankplug.ranges import decades_up, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 from rankplug_plugins.sopopo.acceleration import Extrapolation, dual_objective
 from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs, Weights, decompose
@@ -19,6 +22,9 @@ from rankplug_plugins.sopopo.problems import (
     Point,
     Problem,
 )
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["Sopopo"]
 
@@ -138,6 +144,38 @@ class Sopopo(Solver):
         self.shrinking = shrinking
         self.cache_mb = cache_mb
 
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C, for the default parameters."""
+        return cls().tuning_space(data)
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C, and gamma of a kernel that has it.
+
+        C begins where every graph still has a loss: scores differ by no more than
+        ``4 C max_i k(x_i, x_i) sum of all sigma``, which is then below the smallest margin.
+        """
+        from optuna.distributions import FloatDistribution
+
+        if data is None:
+            return {"C": decades_up(1e-6)}
+        self.check(data)
+        space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
+        if self.kernel in ("rbf", "poly"):
+            assert isinstance(data, LabelRankingData)
+            gamma = default_gamma(data.X)
+            space["gamma"] = FloatDistribution(1e-2 * gamma, 1e2 * gamma, log=True)
+        return space
+
+    def _smallest_c(self, data: Data) -> float:
+        total = float(self._graphs(data).weight.sum())
+        levels = np.unique(data.relevance[~np.isnan(data.relevance)])
+        if isinstance(data, LabelRankingData) and self.kernel != "linear":
+            largest = float(self._kernel_function(data).diagonal(data.X).max())
+        else:
+            largest = largest_squared_norm(data)
+        return float(np.diff(levels).min()) / (4.0 * largest * total)
+
     def check(self, data: Data) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         super().check(data)
@@ -177,12 +215,7 @@ class Sopopo(Solver):
         return decompose(relevance, offset, weight, self.decomposition, self.weights)
 
     def _kernel_function(self, data: LabelRankingData) -> Kernel:
-        gamma = self.gamma
-        if gamma is None:
-            n_values = data.n_samples * data.n_features
-            mean = float(data.X.sum(dtype=np.float64)) / n_values
-            variance = float(squared_norms(data.X).sum()) / n_values - mean**2
-            gamma = 1.0 / (data.n_features * variance) if variance > 0 else 1.0
+        gamma = default_gamma(data.X) if self.gamma is None else self.gamma
         return Kernel(self.kernel, gamma, self.degree, self.coef0)
 
 

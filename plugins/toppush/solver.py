@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -10,11 +10,15 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Choice, Integer, Optional, Real
+from rankplug.ranges import decades_down, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 from rankplug.top import Scope, TopProblem, make_top_problem, warn_if_zero_is_optimal
 from rankplug_plugins.toppush.alm_newton import alm_newton
 from rankplug_plugins.toppush.apg import accelerated_gradient
 from rankplug_plugins.toppush.outcome import Outcome
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["TopPush"]
 
@@ -95,6 +99,20 @@ class TopPush(Solver):
         self.top_k = top_k
         self.threshold = threshold
         self.scope = scope
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt, and `top_k`."""
+        return cls().tuning_space(data)
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """Without `top_k` where the method takes 1 only."""
+        from optuna.distributions import IntDistribution
+
+        lam = decades_down(1.0 if data is None else largest_squared_norm(data))
+        if self.method == "apg":
+            return {"lam": lam}
+        return {"lam": lam, "top_k": IntDistribution(1, 16, log=True)}
 
     def check(self, data: Data) -> None:
         """Raise what `solve` would raise about the parameters and the data."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
 from rankplug.optim.tron import tron
 from rankplug.parameters import Choice, Integer, Optional, Real
+from rankplug.ranges import pairwise_c
 from rankplug.shards import open_shards
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["TreeTron"]
 
@@ -36,7 +40,8 @@ class TreeTron(Solver):
     C : float, default=1.0
         Weight of the loss, which is summed over pairs, not averaged.
     tol : float, default=1e-3
-        Converged when ``|grad f(w)| <= tol |grad f(0)|``, from whatever point it started.
+        Converged when ``|grad f(w)| <= tol |grad f(0)|``, from whatever point it started, and the
+        decrease of f that is left seems to be at most ``tol f(w)``.
     max_iter : int, default=100
         Most Newton steps.
     method : "newton" or "tron"
@@ -99,6 +104,15 @@ class TreeTron(Solver):
         self.reduction = reduction
         self.n_threads = n_threads
 
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C, for the default reduction."""
+        return cls().tuning_space(data)
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C from where every pair has a loss, which depends on the reduction."""
+        return {"C": pairwise_c(data, self.reduction)}
+
     def _solve(
         self,
         data: Data,
@@ -112,14 +126,14 @@ class TreeTron(Solver):
                 problem.move_to(linear_weights(init))
             return problem.solve(self.C, monitor)
 
-    def _solve_path(self, data: Data, Cs: Sequence[float]) -> list[SolverResult]:
+    def _solve_path(
+        self, data: Data, Cs: Sequence[float], rng: np.random.Generator
+    ) -> Iterator[SolverResult]:
         with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
             problem = _Problem(self, data, SquaredHinge(shards))
-            results = []
             for C in Cs:
                 monitor = Monitor()
-                results.append(self._finish(problem.solve(C, monitor), monitor, data))
-            return results
+                yield self._finish(problem.solve(C, monitor), monitor, data)
 
 
 class _Problem:
@@ -158,26 +172,16 @@ class _Problem:
         return self._result(found, C, monitor)
 
     def _minimise(self, C: float, monitor: Monitor) -> Minimum:
-        loss, solver = self._loss, self._solver
-        gradient_tol = solver.tol * C * self._gradient_at_zero
+        solver = self._solver
+        rules: dict[str, Any] = {
+            "gradient_tol": solver.tol * C * self._gradient_at_zero,
+            "decrease_tol": solver.tol,
+            "max_iter": solver.max_iter,
+            "report": monitor.report,
+        }
         if solver.method == "tron":
-            return tron(
-                loss,
-                C,
-                self._point,
-                gradient_tol=gradient_tol,
-                max_iter=solver.max_iter,
-                report=monitor.report,
-            )
-        return newton_cg(
-            loss,
-            C,
-            self._point,
-            gradient_tol=gradient_tol,
-            max_iter=solver.max_iter,
-            preconditioner=self._preconditioner,
-            report=monitor.report,
-        )
+            return tron(self._loss, C, self._point, **rules)
+        return newton_cg(self._loss, C, self._point, preconditioner=self._preconditioner, **rules)
 
     def _result(self, found: Minimum, C: float, monitor: Monitor) -> SolverResult:
         status: Status = found.status

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 
 from rankplug import __version__
-from rankplug.cli import run, solvers
+from rankplug.cli import compare, evaluate, predict, run, serve, solvers, train, tune
 from rankplug.cli.status import FAILED, INTERRUPTED, MISTAKE
 
 __all__ = ["main"]
 
-_COMMANDS = (run, solvers)
+_COMMANDS = (run, train, tune, compare, evaluate, predict, serve, solvers)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

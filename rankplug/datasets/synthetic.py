@@ -153,7 +153,7 @@ class _WebSearch:
         self, query: NDArray[np.int64], dtype: np.dtype[np.floating], rng: np.random.Generator
     ) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
         """Features and utility of a document for each entry of `query`."""
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
 
         of_query = rng.normal(size=(int(query[-1]) + 1, _N_FACTORS))
         X = np.empty((len(query), len(self.coef)), dtype=dtype)

@@ -13,7 +13,7 @@ from rankplug import tables
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile, problems
 
-__all__ = ["column_names", "read"]
+__all__ = ["batches", "column_names", "read"]
 
 
 def column_names(file: InputFile, format_: str) -> list[str]:
@@ -51,17 +51,67 @@ def read(
         table = opened.read(needed) if format_ == "parquet" else opened.read_all().select(needed)
     if table.num_rows == 0:
         raise DataError(f"{file} holds no rows")
+    _check(file, table, complete, partial, ids)
+    return table, None if ids is None else tables.column(table, ids)
+
+
+def batches(
+    file: InputFile, format_: str, numbers: Sequence[str], ids: str | None, n_rows: int
+) -> Iterator[tuple[Any, float]]:
+    """Arrow tables of at most so many rows, and how much of the file has been read then.
+
+    Raises
+    ------
+    DataError
+        As `read`; what is wrong in one batch is told when it is reached.
+    """
+    import pyarrow as pa
+
+    needed = [*numbers, *([] if ids is None else [ids])]
+    row = 0
+    with _opened(file, format_) as opened:
+        for batch, fraction in _record_batches(opened, format_, needed, n_rows):
+            for start in range(0, batch.num_rows, n_rows):
+                table = pa.Table.from_batches([batch.slice(start, n_rows)]).select(needed)
+                _check(file, table, numbers, (), ids, first_row=row)
+                row += table.num_rows
+                yield table, fraction
+    if row == 0:
+        raise DataError(f"{file} holds no rows")
+
+
+def _record_batches(
+    opened: Any, format_: str, needed: list[str], n_rows: int
+) -> Iterator[tuple[Any, float]]:
+    if format_ == "parquet":
+        done = 0
+        for batch in opened.iter_batches(n_rows, columns=needed):
+            done += batch.num_rows
+            yield batch, done / opened.metadata.num_rows
+    else:
+        for number in range(opened.num_record_batches):
+            yield opened.get_batch(number), (number + 1) / opened.num_record_batches
+
+
+def _check(
+    file: InputFile,
+    table: Any,
+    complete: Sequence[str],
+    partial: Sequence[str],
+    ids: str | None,
+    first_row: int = 0,
+) -> None:
+    """Raise `DataError` if a value is missing or no number; the file's rows count from 0."""
     found = [
         f"column {name!r}{what}"
         for name in (*complete, *partial)
-        if (what := _wrong_in_numbers(table, name, name in partial))
+        if (what := _wrong_in_numbers(table, name, name in partial, first_row))
     ]
     if ids is not None and table.column(ids).null_count:
-        row = int(np.argmax(table.column(ids).is_null().to_numpy()))
+        row = first_row + int(np.argmax(table.column(ids).is_null().to_numpy()))
         found.append(f"column {ids!r}, row {row}: missing, so the row belongs nowhere: fill it in")
     if found:
         raise problems(file, found)
-    return table, None if ids is None else tables.column(table, ids)
 
 
 @contextmanager
@@ -71,12 +121,16 @@ def _opened(file: InputFile, format_: str) -> Iterator[Any]:
 
     with file.open() as stream:
         try:
-            yield parquet.ParquetFile(stream) if format_ == "parquet" else ipc.open_file(stream)
+            if format_ == "parquet":
+                # A buffered file stays in memory as a whole, also when it is read in batches.
+                yield parquet.ParquetFile(stream, pre_buffer=False)
+            else:
+                yield ipc.open_file(stream)
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise DataError(f"{file} is not a valid {format_} file: {error}") from None
 
 
-def _wrong_in_numbers(table: Any, name: str, may_be_missing: bool) -> str | None:
+def _wrong_in_numbers(table: Any, name: str, may_be_missing: bool, first_row: int) -> str | None:
     values = tables.numbers_or_same(tables.column(table, name))
     if values.dtype.kind not in "fiub":
         kind = table.schema.field(name).type
@@ -85,4 +139,4 @@ def _wrong_in_numbers(table: Any, name: str, may_be_missing: bool) -> str | None
     if not wrong.any():
         return None
     row = int(np.argmax(wrong))
-    return f", row {row}: {values[row]}: fill in missing values, clip infinite ones"
+    return f", row {first_row + row}: {values[row]}: fill in missing values, clip infinite ones"

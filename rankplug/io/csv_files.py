@@ -16,8 +16,9 @@ from rankplug.exceptions import DataError
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
 from rankplug.io.rows import written_ids
 
-__all__ = ["column_names", "read"]
+__all__ = ["batches", "column_names", "read"]
 
+_BLOCK = 1 << 22
 _DELIMITERS = ",\t;|"
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 
@@ -50,32 +51,77 @@ def read(
         Naming lines and columns of the first values that are missing or no numbers.
     """
     import pyarrow as pa
-    from pyarrow import compute
     from pyarrow import csv as arrow_csv
 
-    numbers = [*complete, *partial]
-    types = {**dict.fromkeys(numbers, pa.float64()), **({} if ids is None else {ids: pa.string()})}
+    options = _options(file, [*complete, *partial], ids)
     try:
         with file.open() as stream:
-            table = arrow_csv.read_csv(
-                stream,
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=_delimiter(file), newlines_in_values=True
-                ),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=types, include_columns=list(types), null_values=_MISSING
-                ),
-            )
+            table = arrow_csv.read_csv(stream, **options)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise _error(file, complete, partial, ids, str(error)) from None
     if table.num_rows == 0:
-        raise DataError(f"{file} holds no rows below its header")
+        raise _no_rows(file)
+    if not _is_right(table, complete, partial, ids):
+        raise _error(file, complete, partial, ids, "missing or infinite values")
+    return table, None if ids is None else written_ids(table.column(ids))
+
+
+def batches(file: InputFile, numbers: Sequence[str], ids: str | None, n_rows: int) -> Iterator[Any]:
+    """Arrow tables of at most so many rows, ids as text.
+
+    Raises
+    ------
+    DataError
+        As `read`; what is wrong in one batch is told when it is reached.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    read_options = arrow_csv.ReadOptions(block_size=_BLOCK)
+    options = _options(file, numbers, ids)
+    found_rows = False
+    try:
+        with file.open() as stream:
+            for block in arrow_csv.open_csv(stream, read_options, **options):
+                for start in range(0, block.num_rows, n_rows):
+                    table = pa.Table.from_batches([block.slice(start, n_rows)])
+                    if not _is_right(table, numbers, (), ids):
+                        raise _error(file, numbers, (), ids, "missing or infinite values")
+                    found_rows = True
+                    yield table
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise _error(file, numbers, (), ids, str(error)) from None
+    if not found_rows:
+        raise _no_rows(file)
+
+
+def _options(file: InputFile, numbers: Sequence[str], ids: str | None) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    types = {**dict.fromkeys(numbers, pa.float64()), **({} if ids is None else {ids: pa.string()})}
+    return {
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=_delimiter(file), newlines_in_values=True
+        ),
+        "convert_options": arrow_csv.ConvertOptions(
+            column_types=types, include_columns=list(types), null_values=_MISSING
+        ),
+    }
+
+
+def _is_right(table: Any, complete: Sequence[str], partial: Sequence[str], ids: str | None) -> bool:
+    """Whether no number is infinite, no id empty, and nothing missing that must not be."""
+    from pyarrow import compute
+
     finite = all(np.isfinite(table.column(name).to_numpy()).all() for name in complete)
     finite &= not any(np.isinf(table.column(name).to_numpy()).any() for name in partial)
     named = ids is None or not compute.any(compute.equal(table.column(ids), "")).as_py()
-    if not (finite and named):
-        raise _error(file, complete, partial, ids, "missing or infinite values")
-    return table, None if ids is None else written_ids(table.column(ids))
+    return bool(finite and named)
+
+
+def _no_rows(file: InputFile) -> DataError:
+    return DataError(f"{file} holds no rows below its header")
 
 
 def _delimiter(file: InputFile) -> str:

@@ -78,7 +78,7 @@ class InputFile:
             Also from within the block, if the file cannot be read to its end.
         """
         try:
-            with self._decompressed() as stream:
+            with self.path.open("rb") as self._raw, _decompressed(self._raw) as stream:
                 yield stream
         except FileNotFoundError:
             raise DataError(f"{self}: no such file{self._similar()}") from None
@@ -106,13 +106,9 @@ class InputFile:
         separated = re.search(rb"[,;\t]", line.strip()) is not None
         return "csv" if separated and b":" not in line else "svmlight"
 
-    def _decompressed(self) -> BinaryIO:
-        with self.path.open("rb") as stream:
-            start = stream.read(6)
-        for magic, opener in _COMPRESSION.items():
-            if start.startswith(magic):
-                return cast(BinaryIO, opener(self.path, "rb"))
-        return self.path.open("rb")
+    def fraction_read(self) -> float:
+        """How much of the file that is open has been read, from 0 to 1."""
+        return self._raw.tell() / max(os.fstat(self._raw.fileno()).st_size, 1)
 
     def _similar(self) -> str:
         if not self.path.parent.is_dir():
@@ -120,6 +116,15 @@ class InputFile:
         siblings = [file.name for file in self.path.parent.iterdir() if file.is_file()]
         close = difflib.get_close_matches(self.path.name, siblings, n=1)
         return f"; did you mean {str(self.path.with_name(close[0]))!r}?" if close else ""
+
+
+def _decompressed(raw: BinaryIO) -> BinaryIO:
+    start = raw.read(6)
+    raw.seek(0)
+    for magic, opener in _COMPRESSION.items():
+        if start.startswith(magic):
+            return cast(BinaryIO, opener(raw, "rb"))
+    return raw
 
 
 def input_files(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,9 +21,9 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.rows import Rows, written_ids
-from rankplug.io.svmlight_lines import parse_lines
+from rankplug.io.svmlight_lines import parse_file, parse_lines
 
-__all__ = ["read_svmlight", "write_svmlight"]
+__all__ = ["read_svmlight", "svmlight_batches", "write_svmlight"]
 
 _BLOCK = 1 << 24
 _DENSE_ABOVE = 0.5
@@ -59,6 +60,48 @@ def read_svmlight(
     return _matrix(rows, width, dense), rows.relevance, ids
 
 
+def svmlight_batches(
+    file: InputFile, n_features: int, n_lines: int
+) -> Iterator[tuple[Matrix, NDArray[Any] | None]]:
+    """Features and query ids (as text; None if there are none) of so many lines at a time.
+
+    Raises
+    ------
+    DataError
+        As `read_svmlight`; what is wrong in one batch is told when it is reached.
+    """
+    first_has_ids = None
+    with file.open() as stream:
+        numbered = enumerate(stream, start=1)
+        while lines := list(islice(numbered, n_lines)):
+            rows = _parse_batch(file, lines, n_features)
+            if len(rows.relevance) == 0:
+                continue
+            if first_has_ids is None:
+                first_has_ids = rows.has_query_ids
+            if rows.has_query_ids != first_has_ids:
+                change = "there is a qid" if rows.has_query_ids else "there is no qid"
+                raise DataError(
+                    f"{file}: from line {lines[0][0]} on {change}, unlike before: give a qid to "
+                    "all lines or to none"
+                )
+            ids = np.array(rows.ids.to_pylist(), dtype=np.str_) if first_has_ids else None
+            yield _matrix(rows, n_features, None), ids
+    if first_has_ids is None:
+        raise _no_rows(file)
+
+
+def _parse_batch(file: InputFile, lines: list[tuple[int, bytes]], n_features: int) -> Rows:
+    try:
+        block = _parse_block(b"".join(line for _, line in lines), n_features, np.float64)
+        rows = Rows.concatenate([block])  # whose arrays can be written, unlike Arrow's
+    except ValueError:  # as in `_read_fast`
+        return parse_lines(file, lines, n_features, np.float64)
+    if rows.has_query_ids and not rows.has_all_query_ids:
+        return parse_lines(file, lines, n_features, np.float64)
+    return rows
+
+
 def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
     """Write data as text whose values are read back bit by bit; sparse zeros are left out."""
     ids = [str(value) for value in data.query_ids]
@@ -78,10 +121,14 @@ def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
 def _read_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows:
     rows = _read_fast(file, n_features, dtype)
     if rows is None:
-        rows = parse_lines(file, n_features, dtype)
+        rows = parse_file(file, n_features, dtype)
     if len(rows.relevance) == 0:
-        raise DataError(f"{file} holds no rows: it is empty, or has blank and comment lines only")
+        raise _no_rows(file)
     return rows
+
+
+def _no_rows(file: InputFile) -> DataError:
+    return DataError(f"{file} holds no rows: it is empty, or has blank and comment lines only")
 
 
 def _read_fast(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -11,7 +12,7 @@ from numpy.typing import DTypeLike
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
 from rankplug.io.rows import Rows
 
-__all__ = ["parse_lines"]
+__all__ = ["parse_file", "parse_lines"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LARGEST_INDEX = 2**62
@@ -21,8 +22,19 @@ class _LineError(ValueError):
     """What is wrong in a line."""
 
 
-def parse_lines(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows:
-    """Parse a file; `n_features` is the largest index there may be.
+def parse_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows:
+    """Parse a file; parameters and errors are those of `parse_lines`."""
+    with file.open() as stream:
+        return parse_lines(file, enumerate(stream, start=1), n_features, dtype)
+
+
+def parse_lines(
+    file: InputFile,
+    lines: Iterable[tuple[int, bytes]],
+    n_features: int | None,
+    dtype: DTypeLike,
+) -> Rows:
+    """Parse numbered lines of a file; `n_features` is the largest index there may be.
 
     Raises
     ------
@@ -36,25 +48,24 @@ def parse_lines(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Ro
     ids: list[str | None] = []
     first: tuple[int, bool] | None = None  # line number, and whether it has a query id
     found: list[str] = []
-    with file.open() as stream:
-        for number, line in enumerate(stream, start=1):
-            tokens = line.removeprefix(_BYTE_ORDER_MARK).partition(b"#")[0].split()
-            if not tokens:
-                continue
-            try:
-                relevance.append(_relevance(tokens[0]))
-                query_id = _query_id(tokens)
-                first = first or (number, query_id is not None)
-                if first[1] != (query_id is not None):
-                    raise _LineError(_mixed(query_id, first[0]))
-                features = tokens[1:] if query_id is None else tokens[2:]
-                _add_features(features, n_features, indices, values)
-                ids.append(query_id)
-                counts.append(len(features))
-            except _LineError as error:
-                found.append(f"line {number}: {error}")
-                if len(found) == ENOUGH_PROBLEMS:
-                    break
+    for number, line in lines:
+        tokens = line.removeprefix(_BYTE_ORDER_MARK).partition(b"#")[0].split()
+        if not tokens:
+            continue
+        try:
+            relevance.append(_relevance(tokens[0]))
+            query_id = _query_id(tokens)
+            first = first or (number, query_id is not None)
+            if first[1] != (query_id is not None):
+                raise _LineError(_mixed(query_id, first[0]))
+            features = tokens[1:] if query_id is None else tokens[2:]
+            _add_features(features, n_features, indices, values)
+            ids.append(query_id)
+            counts.append(len(features))
+        except _LineError as error:
+            found.append(f"line {number}: {error}")
+            if len(found) == ENOUGH_PROBLEMS:
+                break
     if found:
         raise problems(file, found)
     return Rows(

@@ -14,16 +14,30 @@ from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import split_into_blocks
 from rankplug.metrics.names import parse_metric
 
-__all__ = ["evaluate", "evaluate_labels", "per_instance", "per_query"]
+__all__ = [
+    "Measured",
+    "evaluate",
+    "evaluate_labels",
+    "measure_instances",
+    "measure_queries",
+    "per_instance",
+    "per_query",
+]
 
 Metrics: TypeAlias = str | Metric | Iterable[str | Metric]
 
 
-class _Measured(NamedTuple):
+class Measured(NamedTuple):
+    """A metric's value for each query, and how much each counts in the mean.
+
+    Values are NaN where the metric is undefined and its `empty` is "skip".
+    """
+
     values: NDArray[np.float64]
     weights: NDArray[np.float64]
 
     def mean(self) -> float:
+        """The weighted mean of the values that are defined, NaN if none is."""
         defined = ~np.isnan(self.values)
         total = self.weights[defined].sum()
         return float(self.values[defined] @ self.weights[defined] / total) if total else np.nan
@@ -59,7 +73,7 @@ def per_query(
     UnknownNameError, ParameterError
         If a metric's name or option is wrong.
     """
-    measured = _measure_queries(y, scores, qid, metrics)
+    measured = measure_queries(y, scores, qid, metrics)
     return {name: result.values for name, result in measured.items()}
 
 
@@ -71,7 +85,7 @@ def evaluate(
     Parameters and errors are those of `per_query`. The mean is NaN if the metric is undefined
     for every query.
     """
-    measured = _measure_queries(y, scores, qid, metrics)
+    measured = measure_queries(y, scores, qid, metrics)
     return {name: result.mean() for name, result in measured.items()}
 
 
@@ -104,7 +118,7 @@ def per_instance(
     UnknownNameError, ParameterError
         If a metric's name or option is wrong.
     """
-    measured = _measure_instances(relevance, scores, metrics)
+    measured = measure_instances(relevance, scores, metrics)
     return {name: result.values for name, result in measured.items()}
 
 
@@ -114,13 +128,14 @@ def evaluate_labels(relevance: ArrayLike, scores: ArrayLike, metrics: Metrics) -
     Parameters and errors are those of `per_instance`. The mean is NaN if the metric is
     undefined for every instance.
     """
-    measured = _measure_instances(relevance, scores, metrics)
+    measured = measure_instances(relevance, scores, metrics)
     return {name: result.mean() for name, result in measured.items()}
 
 
-def _measure_queries(
+def measure_queries(
     y: ArrayLike, scores: ArrayLike, qid: ArrayLike | None, metrics: Metrics
-) -> dict[str, _Measured]:
+) -> dict[str, Measured]:
+    """Values and weights of each metric; parameters and errors are those of `per_query`."""
     relevance, score = _vector(y, "relevance y"), _vector(scores, "scores")
     if len(relevance) != len(score):
         raise DataError(
@@ -135,9 +150,10 @@ def _measure_queries(
     return _measure(relevance, score, query_ptr, metrics)
 
 
-def _measure_instances(
+def measure_instances(
     relevance: ArrayLike, scores: ArrayLike, metrics: Metrics
-) -> dict[str, _Measured]:
+) -> dict[str, Measured]:
+    """Values and weights of each metric; parameters and errors are those of `per_instance`."""
     labels = real_array(relevance, "relevance", allow_nan=True)
     score = real_array(scores, "scores")
     if labels.shape != score.shape or labels.ndim != 2:
@@ -157,11 +173,11 @@ def _measure(
     scores: NDArray[np.float64],
     query_ptr: NDArray[np.int64],
     metrics: Metrics,
-) -> dict[str, _Measured]:
+) -> dict[str, Measured]:
     chosen = _by_name(metrics)
     _check_labels(relevance, chosen.values())
     n_queries = len(query_ptr) - 1
-    measured = {name: _Measured(np.empty(n_queries), np.empty(n_queries)) for name in chosen}
+    measured = {name: Measured(np.empty(n_queries), np.empty(n_queries)) for name in chosen}
     for block in split_into_blocks(scores, relevance, query_ptr):
         for name, metric in chosen.items():
             measured[name].values[block.queries] = metric.per_query(block)

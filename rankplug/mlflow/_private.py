@@ -3,11 +3,16 @@
 They are the ones the built-in flavors use. Most have no type hints, hence `Any`.
 """
 
+import inspect
 from typing import Any
 
 from mlflow.models import utils as _example
+from mlflow.pyfunc import PyFuncModel
+from mlflow.utils import autologging_utils
 from mlflow.utils import environment as _environment
 from mlflow.utils import model_utils as _model
+
+_autologging: Any = autologging_utils
 
 CONDA_ENV_FILE: str = _environment._CONDA_ENV_FILE_NAME
 CONSTRAINTS_FILE: str = _environment._CONSTRAINTS_FILE_NAME
@@ -25,3 +30,30 @@ copy_code_paths: Any = _model._validate_and_copy_code_paths
 flavor_configuration: Any = _model._get_flavor_configuration
 
 save_example: Any = _example._save_example
+
+autologging_integration: Any = _autologging.autologging_integration
+autologging_setting: Any = _autologging.get_autologging_config
+autologging_behavior: Any = _autologging.MlflowEventsAndWarningsBehaviorGlobally
+
+
+def autologging_is_disabled(name: str) -> bool:
+    """Whether it is for this integration, or for all of them during some step of MLflow's own."""
+    return bool(
+        _autologging._AUTOLOGGING_GLOBALLY_DISABLED or _autologging.autologging_is_disabled(name)
+    )
+
+
+def params_of_the_caller(model: object) -> Any:
+    """The parameters given to ``PyFuncModel.predict``, which is calling `model`; None if it is not.
+
+    MLflow drops parameters that the signature does not declare before it calls the model, and
+    tells its log only. What the user has passed is then found nowhere but in that call.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "predict":
+            caller = frame.f_locals.get("self")
+            if isinstance(caller, PyFuncModel) and caller._model_impl is model:
+                return frame.f_locals.get("params")
+        frame = frame.f_back
+    return None

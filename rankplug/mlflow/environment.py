@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from threadpoolctl import threadpool_info
 
 import rankplug
 
-__all__ = ["environment_facts"]
+__all__ = ["cpus_usable", "environment_facts"]
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "xgboost", "mlflow")
 _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
@@ -22,16 +25,34 @@ def environment_facts() -> dict[str, str]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu_count": str(os.cpu_count()),
-        "cpus_usable": str(_cpus_usable()),
+        "cpus_usable": str(cpus_usable()),
+        "cpu": _cpu(),
+        "blas_threads": str(_blas_threads()),
     }
     facts |= {name: _installed(name) for name in _PACKAGES}
     return facts | {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
-def _cpus_usable() -> int | None:
+def cpus_usable() -> int:
     """Processors this process may run on, where the system can say so."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count()
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or "unknown")
+
+
+def _blas_threads() -> int:
+    """Threads of the linear algebra that NumPy and SciPy call, 1 if it has none of its own."""
+    pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return max(pools, default=1)
 
 
 def _installed(package: str) -> str:

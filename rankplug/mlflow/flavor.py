@@ -6,23 +6,30 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any, Literal
 
 import mlflow.artifacts
 import mlflow.pyfunc
-import yaml
 from mlflow.models import Model as MlflowModel
 from mlflow.models import ModelSignature
 from mlflow.models.model import MLMODEL_FILE_NAME, ModelInfo
+from sklearn.pipeline import Pipeline
 
 from rankplug import __version__
 from rankplug.exceptions import ParameterError
 from rankplug.mlflow import _private
-from rankplug.mlflow.scoring import ScoringModel, default_signature, named_example
+from rankplug.mlflow.requirements import (
+    get_default_conda_env,
+    get_default_pip_requirements,
+    write_environment,
+)
+from rankplug.mlflow.scoring import ScoringModel
+from rankplug.mlflow.serving import guard_scoring_server
+from rankplug.mlflow.signature import default_signature, named_example
 from rankplug.models import Model
 from rankplug.models import load_model as load_saved_model
+from rankplug.pipelines import flat_steps, pipeline_model
 
 __all__ = [
     "FLAVOR_NAME",
@@ -37,19 +44,6 @@ FLAVOR_NAME = "rankplug"
 _LOADER_MODULE = "rankplug.mlflow"
 _DATA = "model"
 _AWAIT_REGISTRATION_SECONDS = 300
-
-
-def get_default_pip_requirements(include_xgboost: bool = False) -> list[str]:
-    """What a model needs to be loaded, pinned to the versions installed here."""
-    names = ["rankplug", "numpy", "scipy", "scikit-learn"]
-    return [_pinned(name) for name in [*names, *(["xgboost"] if include_xgboost else [])]]
-
-
-def get_default_conda_env(include_xgboost: bool = False) -> dict[str, Any]:
-    """The same as a conda environment, with Python and MLflow."""
-    requirements = get_default_pip_requirements(include_xgboost)
-    environment: dict[str, Any] = _private.conda_environment(additional_pip_deps=requirements)
-    return environment
 
 
 def save_model(
@@ -70,7 +64,9 @@ def save_model(
 
     Parameters
     ----------
-    model : Model, or a fitted Ranker or LabelRanker
+    model : Model, a fitted Ranker or LabelRanker, or a fitted Pipeline that ends in one
+        The other steps of a pipeline may be StandardScaler, MinMaxScaler, MaxAbsScaler and
+        "passthrough"; see `rankplug.pipelines.PipelineModel`.
     path : path
         A new or empty folder.
     conda_env, pip_requirements, extra_pip_requirements
@@ -80,9 +76,9 @@ def save_model(
     mlflow_model : mlflow.models.Model, optional
         Metadata to add the flavors to.
     signature : ModelSignature, False or None
-        None: named double columns (the model's feature names, else ``f0``, ``f1``, ...) and an
-        optional string column ``qid``; no signature for more than 2,000 unnamed features.
-        False: none, see Notes.
+        None: named double columns, an optional string column ``qid``, scores, and the
+        parameters ``output`` and ``k`` (see `ScoringModel.predict`). False, or None for a model
+        whose features have no names: the same but for the input, which is left open; see Notes.
     input_example : optional
         A few rows. With the default signature, arrays and integer columns are turned into a
         frame that fits it.
@@ -92,28 +88,28 @@ def save_model(
     Raises
     ------
     ParameterError
-        If `model` is not a trained rankplug model.
+        If `model` is not a trained rankplug model, or a pipeline has steps that cannot be saved
+        without pickle.
     FileExistsError
         If `path` exists and is not an empty folder.
 
     Notes
     -----
-    MLflow itself checks input against the signature before ``pyfunc`` passes it on, and is
-    strict: with named double columns it refuses 64-bit integer columns other than 0 and 1
+    MLflow itself checks input against the columns of the signature before ``pyfunc`` passes it
+    on, and is strict: it refuses 64-bit integer columns other than 0 and 1
     (``frame.astype(float)`` helps), integer query ids (``frame.astype({"qid": str})``), and
-    arrays and sparse matrices, which have no names. `load_model` returns the rankplug model,
-    which takes all of these, and so does ``pyfunc`` for a model logged with
-    ``signature=False``. A scoring server converts the numbers of its requests by itself.
+    arrays and sparse matrices, which have no names. A model whose input is open takes all of
+    these through ``pyfunc``, and so does what `load_model` returns. A scoring server converts
+    the numbers of its requests by itself.
     """
     trained = _trained_model(model)
     _private.validate_env_arguments(conda_env, pip_requirements, extra_pip_requirements)
     if signature is None:
-        signature = default_signature(trained)
-        if signature is not None and input_example is not None:
-            input_example = named_example(trained, input_example)
+        input_example = named_example(trained, input_example)
+    if not signature:
+        signature = default_signature(trained, any_input=signature is False)
     metadata_file = MlflowModel() if mlflow_model is None else mlflow_model
-    if signature:
-        metadata_file.signature = signature
+    metadata_file.signature = signature
     if metadata is not None:
         metadata_file.metadata = metadata
     with _complete_or_absent(Path(path)) as folder:
@@ -122,7 +118,7 @@ def save_model(
         trained.save(folder / _DATA)
         _add_flavors(metadata_file, trained, code)
         metadata_file.save(str(folder / MLMODEL_FILE_NAME))
-        _write_environment(folder, trained, conda_env, pip_requirements, extra_pip_requirements)
+        write_environment(folder, trained, conda_env, pip_requirements, extra_pip_requirements)
 
 
 def log_model(
@@ -147,7 +143,7 @@ def log_model(
 
     Parameters
     ----------
-    model : Model, or a fitted Ranker or LabelRanker
+    model : Model, a fitted Ranker or LabelRanker, or a fitted Pipeline that ends in one
     name : str, optional
         Name of the logged model; without ``/ : . % " '``.
     registered_model_name : str, optional
@@ -220,24 +216,30 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Model:
 
 def _load_pyfunc(path: str) -> ScoringModel:
     """Called by ``mlflow.pyfunc.load_model`` with the folder of the model's data."""
+    guard_scoring_server()
     return ScoringModel(load_saved_model(path))
 
 
 def _trained_model(model: Any) -> Model:
     if isinstance(model, Model):
         return model
+    if isinstance(model, Pipeline):
+        *_, (_, last) = flat_steps(model)
+        return pipeline_model(model, _trained_model(last))
     trained = getattr(model, "model_", None)
     if isinstance(trained, Model):
         return trained
     kind = type(model).__name__
+    if hasattr(model, "best_estimator_"):
+        raise ParameterError(f"pass the best_estimator_ of the {kind}")
     if hasattr(model, "fit"):
         raise ParameterError(
-            f"{kind} holds no trained rankplug model: pass a rankplug Ranker or LabelRanker after "
-            "calling its fit"
+            f"{kind} holds no trained rankplug model: pass a rankplug Ranker or LabelRanker, or a "
+            "pipeline that ends in one, after calling its fit"
         )
     raise ParameterError(
-        f"{kind} is not a rankplug model: pass a Model (the .model of a SolverResult) or a fitted "
-        "Ranker or LabelRanker"
+        f"{kind} is not a rankplug model: pass a Model (the .model of a SolverResult), a fitted "
+        "Ranker or LabelRanker, or a fitted pipeline that ends in one"
     )
 
 
@@ -258,36 +260,6 @@ def _add_flavors(metadata_file: MlflowModel, trained: Model, code: str | None) -
         data=_DATA,
         code=code,
     )
-
-
-def _write_environment(
-    folder: Path, trained: Model, conda_env: Any, pip_requirements: Any, extra: Any
-) -> None:
-    if conda_env is None:
-        conda_env, requirements, constraints = _private.process_pip_requirements(
-            _requirements(trained), pip_requirements, extra
-        )
-    else:
-        conda_env, requirements, constraints = _private.process_conda_env(conda_env)
-    with (folder / _private.CONDA_ENV_FILE).open("w", encoding="utf-8") as stream:
-        yaml.safe_dump(conda_env, stream, default_flow_style=False)
-    if constraints:
-        (folder / _private.CONSTRAINTS_FILE).write_text("\n".join(constraints), encoding="utf-8")
-    (folder / _private.REQUIREMENTS_FILE).write_text("\n".join(requirements), encoding="utf-8")
-    _private.PythonEnv.current().to_yaml(str(folder / _private.PYTHON_ENV_FILE))
-
-
-def _requirements(trained: Model) -> list[str]:
-    """The defaults, and the package whose entry point reads models of this kind."""
-    defaults = get_default_pip_requirements(include_xgboost="xgboost" in trained.requires)
-    readers = entry_points(group="rankplug.models", name=trained.kind)
-    packages = {point.dist.name for point in readers if point.dist is not None}
-    return defaults + [_pinned(name) for name in sorted(packages - {"rankplug"})]
-
-
-def _pinned(name: str) -> str:
-    """The requirement without a local version label, which no package index knows."""
-    return f"{name}=={version(name).split('+')[0]}"
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +11,13 @@ import numpy as np
 from mlflow.data.schema import TensorDatasetSchema
 from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.types import Schema, TensorSpec
-from numpy.typing import NDArray
 
 from rankplug import __version__
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.recipe import Files, Recipe
+from rankplug.runner import data_digest
 
-__all__ = ["data_digest", "dataset_inputs"]
+__all__ = ["data_digest", "dataset_inputs", "describe_input"]
 
 _CONTEXTS = {"train": "training", "valid": "validation", "test": "testing"}
 
@@ -33,31 +32,29 @@ def dataset_inputs(
     return {split: _input(recipe, split, data) for split, data in splits.items()}
 
 
-def data_digest(data: RankingData | LabelRankingData) -> str:
-    """A hash of features, relevance and queries: 32 hexadecimal digits.
-
-    The same numbers in another form (sparse, float32) have another digest.
-    """
-    hasher = hashlib.sha256()
-    for array in _arrays(data):
-        hasher.update(f"{array.dtype.str} {array.shape} ".encode())
-        hasher.update(np.ascontiguousarray(array).data)
-    return hasher.hexdigest()[:32]
-
-
-def _arrays(data: RankingData | LabelRankingData) -> list[NDArray[Any]]:
-    X = data.X
-    arrays: list[NDArray[Any]]
-    arrays = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-    if isinstance(data, RankingData):
-        arrays.append(data.query_ptr)
-        if data.query_weight is not None:
-            arrays.append(data.query_weight)
-    return [*arrays, data.relevance]
-
-
 def _input(recipe: Recipe, split: str, data: RankingData | LabelRankingData) -> DatasetInput:
     name, source_type, source = _source(recipe, split)
+    return describe_input(name, data, _CONTEXTS.get(split, split), source_type, source)
+
+
+def describe_input(
+    name: str,
+    data: RankingData | LabelRankingData,
+    context: str,
+    source_type: str,
+    source: Mapping[str, Any],
+) -> DatasetInput:
+    """Data as MLflow describes an input of a run.
+
+    Parameters
+    ----------
+    name : str
+    data : RankingData or LabelRankingData
+    context : str
+        What they are used for, such as "training".
+    source_type, source : str, mapping
+        Where they come from, as a ``DatasetSource`` of MLflow writes it.
+    """
     dataset = Dataset(
         name=name,
         digest=data_digest(data),
@@ -66,7 +63,7 @@ def _input(recipe: Recipe, split: str, data: RankingData | LabelRankingData) -> 
         schema=json.dumps(_schema(data)),
         profile=json.dumps(_profile(data)),
     )
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", _CONTEXTS.get(split, split))])
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", context)])
 
 
 def _source(recipe: Recipe, split: str) -> tuple[str, str, dict[str, Any]]:

@@ -1,64 +1,23 @@
-"""What a logged model looks like to MLflow: its signature, and scores from any kind of input."""
+"""A model as ``mlflow.pyfunc`` calls it: any kind of input, and the form of output asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from mlflow.models import ModelSignature
-from mlflow.types import ColSpec, Schema, TensorSpec
+from mlflow.exceptions import MlflowException
 from numpy.typing import NDArray
 
+from rankplug import tables
+from rankplug.exceptions import DataError, ParameterError, RankplugError
+from rankplug.mlflow import outputs
+from rankplug.mlflow._private import params_of_the_caller
+from rankplug.mlflow.signature import QID, feature_columns
 from rankplug.models import Model
 
-__all__ = ["QID", "ScoringModel", "default_signature", "feature_columns", "named_example"]
-
-QID = "qid"
-"""The optional column that says which query a row belongs to; scores do not depend on it."""
-
-_MAX_UNNAMED_COLUMNS = 2000
-
-
-def feature_columns(model: Model) -> list[str]:
-    """The names of the features: the model's own, else ``f0``, ``f1``, ... by position."""
-    if model.feature_names is not None:
-        return list(model.feature_names)
-    return [f"f{j}" for j in range(model.n_features)]
-
-
-def default_signature(model: Model) -> ModelSignature | None:
-    """Named double columns and an optional string ``qid`` in, scores out.
-
-    None for a model of more than 2,000 features without names: those are sparse or wide
-    matrices, which MLflow lets through to the model only where no signature is declared.
-    """
-    if model.feature_names is None and model.n_features > _MAX_UNNAMED_COLUMNS:
-        return None
-    columns = feature_columns(model)
-    inputs: list[ColSpec | TensorSpec] = [ColSpec("double", name) for name in columns]
-    if QID not in columns:
-        inputs.append(ColSpec("string", QID, required=False))
-    return ModelSignature(inputs=Schema(inputs), outputs=_output_schema(model))
-
-
-def named_example(model: Model, example: Any) -> Any:
-    """An input example as a frame that fits the default signature.
-
-    Arrays get the names of the features, numbers become double and query ids strings; what is
-    no array or frame is returned as it is.
-    """
-    columns = feature_columns(model)
-    if hasattr(example, "toarray"):
-        example = example.toarray()
-    if isinstance(example, np.ndarray) and example.shape[1:] == (model.n_features,):
-        return pd.DataFrame(example, columns=columns, dtype=np.float64)
-    if isinstance(example, pd.DataFrame) and set(columns) <= set(example.columns):
-        types: dict[str, Any] = dict.fromkeys(columns, np.float64)
-        if QID in example.columns and QID not in columns:
-            types[QID] = str
-        return example[list(types)].astype(types)
-    return example
+__all__ = ["ScoringModel"]
 
 
 class ScoringModel:
@@ -71,38 +30,121 @@ class ScoringModel:
         """The rankplug model."""
         return self._model
 
-    def predict(self, data: Any, params: dict[str, Any] | None = None) -> NDArray[np.float64]:
-        """Scores of the rows, in their order, higher is better.
+    def predict(
+        self, data: Any, params: dict[str, Any] | None = None
+    ) -> NDArray[np.float64] | pd.DataFrame:
+        """Scores of the rows, their ranks, or the best of them.
 
         Parameters
         ----------
-        data : DataFrame, dict of columns, array or sparse matrix
+        data : DataFrame, dict of columns, list of records, array or sparse matrix
             Columns are matched by name and extra ones ignored. Frames for a model without
             feature names either have the columns ``f0``, ``f1``, ... or exactly as many
-            columns as the model has features, beside ``qid``.
+            columns as the model has features, beside ``qid``. All rows are one query where
+            there is no column ``qid``, as in arrays.
+        params : dict, optional
+            ``output`` is "score" (default), "rank" or "top_k", and ``k``, 10 by default, says
+            how many are the best. Equal scores keep the order of the rows or labels.
 
         Returns
         -------
-        float64 ndarray of shape (n_rows,), or (n_rows, n_labels) for label ranking
+        score : float64 ndarray of shape (n_rows,), or (n_rows, n_labels) for label ranking
+            In the order of the rows, higher is better.
+        rank : DataFrame in the order of the rows
+            Columns qid, score and rank, 1 = best in its query (qid 0 if there is none); for
+            label ranking a column of ranks for each label.
+        top_k : DataFrame
+            Columns qid, row, score and rank: the k best rows of each query, best first, queries
+            in order of first appearance, rows counted from 0. For label ranking row, label,
+            score and rank: the k best labels of each row.
 
         Raises
         ------
-        DataError
-            If columns are missing (all are named), not numeric or not finite.
+        MlflowException
+            With the code INVALID_PARAMETER_VALUE, which a scoring server answers with 400: if
+            columns are missing (all are named), not numeric or not finite, if query ids are
+            missing or of different kinds, or if a parameter is unknown or has a wrong value.
         """
-        frame = pd.DataFrame(data) if isinstance(data, dict) else data
-        if isinstance(frame, pd.DataFrame) and self._model.feature_names is None:
-            frame = self._unnamed(frame)
-        return self._model.predict(frame)
+        try:
+            form = outputs.requested(self._params(params))
+            return self._predict(_table_or_array(data), form)
+        except RankplugError as error:
+            raise MlflowException.invalid_parameter_value(str(error)) from error
 
-    def _unnamed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        columns = feature_columns(self._model)
-        if set(columns) <= set(frame.columns):
-            return frame[columns]
-        return frame.drop(columns=QID, errors="ignore")
+    def _params(self, params: dict[str, Any] | None) -> dict[str, Any]:
+        """The parameters, or an error if MLflow has dropped some of them."""
+        kept = params or {}
+        given = params_of_the_caller(self)
+        if not given:
+            return kept
+        if not isinstance(given, Mapping):
+            raise ParameterError(f"params must be a dictionary, not {type(given).__name__}")
+        if not kept:
+            raise ParameterError(
+                f"params {', '.join(map(repr, given))} cannot be used: the signature that the "
+                "model was saved with declares none. Save it without a signature of your own, "
+                "or with ModelSignature(..., params=rankplug.mlflow.PARAMS)"
+            )
+        return {**{str(name): value for name, value in given.items()}, **kept}
+
+    def _predict(self, data: Any, form: outputs.Form) -> NDArray[np.float64] | pd.DataFrame:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._model.predict(self._features(data))
+        if not np.isfinite(scores).all():
+            row = np.argwhere(~np.isfinite(scores))[0][0]
+            raise DataError(
+                f"the score of row {row} is not finite: its features are too large for the model"
+            )
+        if form.output == "score":
+            return scores
+        if self._model.n_labels is not None:
+            labels = getattr(self._model, "labels", None)
+            labels = np.arange(self._model.n_labels) if labels is None else np.asarray(labels)
+            if form.output == "rank":
+                return outputs.label_ranks(scores, labels)
+            return outputs.top_k_labels(scores, labels, form.k)
+        qid = self._query_ids(data)
+        if form.output == "rank":
+            return outputs.ranks(scores, qid)
+        return outputs.top_k(scores, qid, form.k)
+
+    def _features(self, data: Any) -> Any:
+        """What the model takes; the columns of a frame by name or, without names, by position."""
+        if not tables.is_table(data) or self._model.feature_names is not None:
+            return data
+        numbered = feature_columns(self._model)
+        known = set(numbered)
+        given = [name for name in tables.column_names(data) if name != QID]
+        if not known.isdisjoint(given):
+            return tables.to_matrix(data, numbered)
+        if len(given) != len(numbered):
+            raise DataError(
+                f"{len(given)} columns beside {QID!r}, but the model has {len(numbered)} features "
+                f"without names: pass as many columns, or name them f0 ... f{len(numbered) - 1}"
+            )
+        return tables.to_matrix(data, given)
+
+    def _query_ids(self, data: Any) -> NDArray[Any] | None:
+        if not tables.is_table(data) or QID in feature_columns(self._model):
+            return None
+        return tables.column(data, QID) if QID in tables.column_names(data) else None
 
 
-def _output_schema(model: Model) -> Schema:
-    if model.n_labels is None:
-        return Schema([ColSpec("double")])
-    return Schema([TensorSpec(np.dtype(np.float64), (-1, model.n_labels))])
+def _table_or_array(data: Any) -> Any:
+    """Columns in a dictionary and rows in a list of dictionaries as a frame."""
+    if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
+        data = [{name: _scalar(value) for name, value in row.items()} for row in data]
+    elif not isinstance(data, dict):
+        return data
+    try:
+        return pd.DataFrame(data)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"the columns make no table: {error}. Pass one list of values, all of the same "
+            "length, for each column"
+        ) from None
+
+
+def _scalar(value: Any) -> Any:
+    """A scoring server makes arrays without dimensions of the numbers in records."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value

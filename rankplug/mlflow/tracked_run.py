@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mlflow.entities import DatasetInput, LoggedModelOutput, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
 from mlflow.models import Model as MlflowModel
 from mlflow.tracking.context.registry import resolve_tags
 
@@ -41,9 +42,9 @@ class TrackedRun:
             return cls(store, store.run_id)
         return cls._create(store, name, {})
 
-    def start_child(self, name: str) -> TrackedRun:
+    def start_child(self, name: str, tags: Mapping[str, str] | None = None) -> TrackedRun:
         """A new run below this one."""
-        return self._create(self.store, name, {"mlflow.parentRunId": self.run_id})
+        return self._create(self.store, name, {**(tags or {}), "mlflow.parentRunId": self.run_id})
 
     @classmethod
     def _create(cls, store: Store, name: str, tags: dict[str, str]) -> TrackedRun:
@@ -109,6 +110,22 @@ class TrackedRun:
         client.log_outputs(self.run_id, [LoggedModelOutput(model_id, step=0)])
         client.finalize_logged_model(model_id, "READY")
         return model_id
+
+    def register(self, model_id: str, name: str, alias: str) -> int:
+        """Make a logged model a version of a registered one, with the alias; returns its number."""
+        client = self.store.client
+        try:
+            client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        # A database would look up models:/ID where MLflow's global tracking URI points to.
+        is_server = self.store.tracking_uri.startswith("http")
+        logged = client.get_logged_model(model_id)
+        source = f"models:/{model_id}" if is_server else logged.artifact_location
+        made = client.create_model_version(name, source, self.run_id, model_id=model_id)
+        client.set_registered_model_alias(name, alias, made.version)
+        return int(made.version)
 
     def end(self, status: RunStatus) -> None:
         """End the run, without the links that MLflow would print amid the progress bars."""

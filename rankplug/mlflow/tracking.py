@@ -10,40 +10,52 @@ parent run
 child runs
     Named like the recipe's entries. The solver's parameters, and ``solver``, its registered
     name; the data sets as inputs; the model, which takes unscaled features: the recipe's
-    ``scale`` is a part of it.
+    ``scale`` is a part of it. Of folds or seeds, the parameters, the history and the model are
+    those of the first.
+children of these
+    A run for each tuning study, with its trials below, see `rankplug.mlflow.study`.
 metrics of a child run
     ``ndcg_at_10`` and so on of the test set; with ``train_`` or ``valid_`` before the name, of
     another set. ``train_seconds``, ``train_cpu_seconds``, ``predict_seconds``, ``n_iter``,
-    ``n_passes``, ``objective``, ``duality_gap``. The columns of the solver's history, at step
-    ``n_iter``.
+    ``n_passes``, ``objective``, ``duality_gap``, ``tuning_seconds``, ``tuning_trials``, and the
+    costs of `rankplug.report.costs`. ``repeat_ndcg_at_10`` and so on at step 0, 1, ... for each
+    fold or seed. The columns of the solver's history, at step ``n_iter``.
 tags of all runs
-    ``rankplug.status``, ``rankplug.error`` where there was one, and ``env.python``,
-    ``env.numpy``, ``env.cpu_count`` and so on.
+    ``rankplug.status``, ``rankplug.error`` where there was one, ``env.python``, ``env.numpy``,
+    ``env.cpu_count`` and so on, and what `rankplug.mlflow.provenance.provenance_tags` says.
 """
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlflow.entities import DatasetInput, Metric
+from mlflow.entities import DatasetInput
 
-from rankplug.metrics import parse_metric
 from rankplug.mlflow.environment import environment_facts
 from rankplug.mlflow.inputs import dataset_inputs
-from rankplug.mlflow.store import connect, first_line, impatient, opening, resolve_tracking_uri
+from rankplug.mlflow.outcome_metrics import outcome_metrics
+from rankplug.mlflow.provenance import provenance_tags
+from rankplug.mlflow.run_metrics import history_metrics
+from rankplug.mlflow.store import (
+    TrackingError,
+    connect,
+    first_line,
+    impatient,
+    opening,
+    resolve_tracking_uri,
+)
 from rankplug.mlflow.tracked_run import RunStatus, TrackedRun
 from rankplug.recipe import Dataset, Recipe
-from rankplug.report import Outcome, Report
-from rankplug.report_files import REPORT_FILES, to_markdown
+from rankplug.report import REPORT_FILES, Outcome, Report, to_markdown
 from rankplug.runner import Observer
 from rankplug.solver import Data, Progress, Solver
+from rankplug.tuning import TuneObserver
 
 __all__ = ["MlflowObserver"]
 
@@ -57,6 +69,7 @@ class _Child:
     run: TrackedRun
     started: float = field(default_factory=time.time)
     history: list[dict[str, float]] = field(default_factory=list)
+    has_params: bool = False
 
 
 class MlflowObserver(Observer):
@@ -80,6 +93,8 @@ class MlflowObserver(Observer):
     tracking_uri : str
     run_id : str or None
         The parent run, once it has started.
+    tags : dict of str
+        More tags for all runs, to be set before they start.
     """
 
     def __init__(self, output: str | Path, tracking_uri: str | None = None) -> None:
@@ -87,9 +102,12 @@ class MlflowObserver(Observer):
         self.tracking_uri = resolve_tracking_uri(self.output, tracking_uri)
         self._parent: TrackedRun | None = None
         self._children: dict[str, _Child] = {}
+        self._models: dict[str, tuple[TrackedRun, str]] = {}
         self._inputs: dict[str, DatasetInput] = {}
+        self._scored: dict[str, DatasetInput] = {}
         self._environment = {f"env.{key}": value for key, value in environment_facts().items()}
         self._environment["rankplug.status"] = "running"
+        self.tags: dict[str, str] = {}
         self._in_trouble = False
 
     @property
@@ -100,6 +118,9 @@ class MlflowObserver(Observer):
     def run_started(self, recipe: Recipe, splits: Mapping[str, Data]) -> None:
         """Start the parent run."""
         self._inputs = dataset_inputs(recipe, splits)
+        folded = recipe.compare is not None and recipe.compare.folds is not None
+        self._scored = {} if folded else self._inputs
+        self._environment |= {**provenance_tags(recipe, self._inputs), **self.tags}
         with opening(self.tracking_uri):
             self._parent = TrackedRun.start(connect(self.output, self.tracking_uri), recipe.name)
             self._parent.log(params=_recipe_params(recipe), tags=self._environment)
@@ -108,8 +129,26 @@ class MlflowObserver(Observer):
 
     def solver_started(self, name: str, solver: Solver) -> None:
         """Start a child run."""
-        params = {"solver": solver.name, **solver.get_params(deep=False)}
-        self._attempt(lambda parent: self._start_child(parent, name, params))
+        self._attempt(lambda parent: self._start_child(parent, name))
+
+    def tuning_started(self, name: str, part: str) -> Iterable[TuneObserver]:
+        """Log the study below the solver's run."""
+        # Optuna and its plots are slow to import.
+        from rankplug.mlflow.guarded_study import GuardedStudy
+
+        child = self._children.get(name)
+        return () if child is None else (GuardedStudy(child.run, self._attempt),)
+
+    def training_started(self, name: str, part: str, solver: Solver) -> None:
+        """Log the parameters of the first training; the progress is that of the latest."""
+        child = self._children.get(name)
+        if child is None:
+            return
+        child.history.clear()
+        if not child.has_params:
+            child.has_params = True
+            params = {"solver": solver.name, **solver.get_params(deep=False)}
+            self._attempt(lambda _: child.run.log(params=params))
 
     def progress(self, name: str, progress: Progress) -> None:
         """Keep the numbers: logging them now would be part of the training time."""
@@ -117,7 +156,7 @@ class MlflowObserver(Observer):
             row = {"n_iter": progress.n_iter, "seconds": progress.seconds, **progress.values}
             self._children[name].history.append(row)
 
-    def solver_finished(self, outcome: Outcome, solver: Solver, splits: Mapping[str, Data]) -> None:
+    def solver_finished(self, outcome: Outcome) -> None:
         """Log the outcome and end the child run."""
         self._attempt(lambda parent: self._log_outcome(parent, outcome))
 
@@ -135,6 +174,25 @@ class MlflowObserver(Observer):
         self._end_children(status, error)
         self._attempt(self._log_report_files)
         self._attempt(lambda parent: _end(parent, status, error))
+
+    def register(self, name: str, model: str, alias: str = "champion") -> int:
+        """Register the model of a solver that has finished; returns the version.
+
+        Raises
+        ------
+        TrackingError
+            If there is no such model, or it cannot be registered.
+        """
+        if name not in self._models:
+            raise TrackingError(f"the model of {name} was not logged: it cannot be registered")
+        run, model_id = self._models[name]
+        try:
+            return run.register(model_id, model, alias)
+        except Exception as error:
+            raise TrackingError(
+                f"{name} cannot be registered as {model!r} at {self.tracking_uri}: "
+                f"{first_line(error)}"
+            ) from error
 
     def _attempt(self, step: Callable[[TrackedRun], T]) -> T | None:
         """Do something with the parent run; trouble is a warning, and makes us less patient."""
@@ -154,24 +212,27 @@ class MlflowObserver(Observer):
             )
             return None
 
-    def _start_child(self, parent: TrackedRun, name: str, params: Mapping[str, Any]) -> _Child:
+    def _start_child(self, parent: TrackedRun, name: str) -> _Child:
         child = _Child(parent.start_child(name))
         self._children[name] = child
-        child.run.log(params=params, tags=self._environment)
+        child.run.log(tags=self._environment)
         child.run.log_inputs(self._inputs.values())
         return child
 
     def _log_outcome(self, parent: TrackedRun, outcome: Outcome) -> None:
         name, params = outcome.name, {"solver": outcome.solver, **outcome.params}
-        child = self._children.get(name) or self._start_child(parent, name, params)
+        child = self._children.get(name) or self._start_child(parent, name)
+        if not child.has_params:
+            child.run.log(params=params)
         history: Sequence[Mapping[str, float]] = child.history
         model_id = None
         if outcome.result is not None:
             history, model = outcome.result.history, outcome.result.model
             model_id = self._attempt(lambda _: child.run.log_model(model, name, params))
-        metrics = _history_metrics(history, child.started) + _final_metrics(outcome)
-        for split, values in outcome.metrics.items():
-            metrics += _scores(split, values, self._inputs.get(split), model_id)
+            if model_id is not None:
+                self._models[name] = child.run, model_id
+        metrics = history_metrics(history, child.started)
+        metrics += outcome_metrics(outcome, self._scored, model_id)
         tags = {"rankplug.status": outcome.status}
         if outcome.error is not None:
             tags["rankplug.error"] = outcome.error
@@ -207,7 +268,11 @@ def _recipe_params(recipe: Recipe) -> dict[str, Any]:
         "seed": recipe.seed,
         "baseline": recipe.baseline,
     }
-    return {f"rp.{key}": value for key, value in params.items() if value is not None}
+    for section in ("tune", "compare"):
+        settings = getattr(recipe, section)
+        if settings is not None:
+            params |= {f"{section}.{key}": value for key, value in vars(settings).items()}
+    return {f"rp.{key}": value for key, value in params.items() if value not in (None, ())}
 
 
 def _run_status(outcome: Outcome) -> RunStatus:
@@ -223,64 +288,3 @@ def _end(run: TrackedRun, status: RunStatus, error: BaseException | None = None)
         tags["rankplug.error"] = f"{type(error).__name__}: {error}"
     run.log(tags=tags)
     run.end(status)
-
-
-def _history_metrics(history: Sequence[Mapping[str, float]], started: float) -> list[Metric]:
-    """A metric for each number of each row, at the time when the row was reached."""
-    return [
-        Metric(
-            _key(name), float(value), _milliseconds(started + row["seconds"]), int(row["n_iter"])
-        )
-        for row in history
-        for name, value in row.items()
-        if name != "n_iter"
-    ]
-
-
-def _final_metrics(outcome: Outcome) -> list[Metric]:
-    """What is known at the end; objective and gap close the curves of the history."""
-    values = {
-        name: getattr(outcome, name)
-        for name in ("train_seconds", "train_cpu_seconds", "predict_seconds")
-    }
-    step = 0
-    if outcome.result is not None:
-        step = outcome.result.n_iter
-        values |= {
-            name: getattr(outcome.result, name)
-            for name in ("n_iter", "n_passes", "objective", "duality_gap")
-        }
-    return [
-        Metric(name, float(value), _milliseconds(time.time()), step)
-        for name, value in values.items()
-        if value is not None
-    ]
-
-
-def _scores(
-    split: str, values: Mapping[str, float], data: DatasetInput | None, model_id: str | None
-) -> list[Metric]:
-    """The metrics of a set, tied to the set and to the model in MLflow's pages."""
-    prefix = "" if split == "test" else f"{split}_"
-    name_and_digest = (None, None) if data is None else (data.dataset.name, data.dataset.digest)
-    return [
-        Metric(
-            prefix + parse_metric(name).log_name,
-            float(value),
-            _milliseconds(time.time()),
-            step=0,
-            model_id=model_id,
-            dataset_name=name_and_digest[0],
-            dataset_digest=name_and_digest[1],
-        )
-        for name, value in values.items()
-    ]
-
-
-def _key(name: str) -> str:
-    """A metric's name in the characters that MLflow allows."""
-    return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(1000 * seconds)

@@ -34,6 +34,9 @@ Report: TypeAlias = Callable[..., bool]
 _SUFFICIENT_DECREASE = 0.01
 _CG_TOLERANCE = 0.1
 _ENOUGH = 0.5
+# A step's decrease beyond which the next one may still bring more than is asked for.
+_LITTLE = 10.0
+_NOTHING = 0.01
 _MAX_CG_PRODUCTS = 1000
 _MAX_HALVINGS = 40
 ROUNDING = 1e-14
@@ -113,6 +116,7 @@ def newton_cg(
     start: Point,
     *,
     gradient_tol: float,
+    decrease_tol: float = math.inf,
     max_iter: int,
     preconditioner: Preconditioner,
     report: Report,
@@ -126,7 +130,9 @@ def newton_cg(
     C : float
     start : Point
     gradient_tol : float
-        Stop when the norm of the gradient of f is at most this.
+        Stop when the norm of the gradient of f is at most this,
+    decrease_tol : float
+        and f seems to be within this share of itself above its minimum, see `settled`.
     max_iter : int
     preconditioner : Preconditioner
     report : callable
@@ -142,12 +148,17 @@ def newton_cg(
         norm = finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
         if norm <= gradient_tol:
-            return Minimum(point, n_iter, "converged")
+            promise = 0.5 * float(gradient @ preconditioner.at(C)(gradient))
+            decrease = None if last is None else last[0] - value
+            if settled(value, norm, promise, decrease, decrease_tol):
+                return Minimum(point, n_iter, "converged")
         if not going or stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        direction = _newton_direction(loss, C, gradient, preconditioner, gradient_tol)
+        # Below its tolerance the gradient says nothing about how far to solve.
+        gradient_goal = _ENOUGH * gradient_tol if norm > gradient_tol else 0.0
+        direction = _newton_direction(loss, C, gradient, preconditioner, gradient_goal)
         step = _line_search(loss, C, point.w, value, gradient, direction)
         if step is None:
             return Minimum(point, n_iter, "stopped")
@@ -156,6 +167,30 @@ def newton_cg(
         loss.accept()
         point = Point(point.w + length * direction, loss_value, loss.gradient())
     return Minimum(point, max_iter, "max_iter")
+
+
+def settled(
+    value: float,
+    norm: float,
+    promise: float,
+    decrease: float | None,
+    decrease_tol: float,
+) -> bool:
+    """Whether f is close to its minimum, as far as can be told without a pass.
+
+    A small gradient alone does not say so: where most pairs have lost their loss, f is small too
+    and hardly curved. Certain is the bound ``1/2 |grad f|^2``. Otherwise `promise`, the decrease
+    that a quadratic model expects, and `decrease`, that of the last step if there was one, have
+    to be small.
+    """
+    enough = decrease_tol * abs(value)
+    if 0.5 * norm * norm <= enough:
+        return True
+    if decrease is None:
+        return promise <= enough
+    if decrease <= _NOTHING * enough:
+        return True
+    return promise <= enough and decrease <= _LITTLE * enough
 
 
 def stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:
@@ -175,12 +210,12 @@ def _newton_direction(
     C: float,
     gradient: Vector,
     preconditioner: Preconditioner,
-    gradient_tol: float,
+    gradient_goal: float,
 ) -> Vector:
     """Conjugate gradients on ``(I + C H) p = -gradient``.
 
     They stop at a tenth of the first residual, in the preconditioner's norm, or when the
-    quadratic model promises a gradient well below `gradient_tol`.
+    quadratic model promises a gradient of at most `gradient_goal`.
     """
     precondition = preconditioner.at(C)
     p = np.zeros_like(gradient)
@@ -199,7 +234,7 @@ def _newton_direction(
         residual -= step * product
         preconditioned = precondition(residual)
         before, square = square, float(residual @ preconditioned)
-        if square <= enough or np.linalg.norm(residual) <= _ENOUGH * gradient_tol:
+        if square <= enough or np.linalg.norm(residual) <= gradient_goal:
             break
         search = preconditioned + (square / before) * search
     preconditioner.observe(n_products)

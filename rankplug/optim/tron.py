@@ -11,6 +11,8 @@ References
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from rankplug.optim.newton_cg import (
@@ -21,6 +23,7 @@ from rankplug.optim.newton_cg import (
     Report,
     Vector,
     finite,
+    settled,
     stalled,
 )
 
@@ -38,17 +41,18 @@ def tron(
     start: Point,
     *,
     gradient_tol: float,
+    decrease_tol: float = math.inf,
     max_iter: int,
     report: Report,
 ) -> Minimum:
     """Minimise ``1/2 w.w + C loss(X w)``; parameters as for `newton_cg`."""
-    point, last = start, None
+    point, last, decrease = start, None, None
     radius = float(np.linalg.norm(point.gradient(C)))
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
         norm = finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
-        if norm <= gradient_tol:
+        if norm <= gradient_tol and settled(value, norm, 0.0, decrease, decrease_tol):
             return Minimum(point, n_iter, "converged")
         if not going or stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
@@ -68,7 +72,7 @@ def tron(
             radius = _new_radius(radius, length, slope, actual, predicted)
         last = None
         if negligible or actual < _ETA[0] * predicted:
-            last = value, norm
+            last, decrease = (value, norm), -actual
             loss.accept()
             point = Point(w, loss_value, loss.gradient())
     return Minimum(point, max_iter, "max_iter")

@@ -88,7 +88,7 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.returns_sensible_numbers, _always),
     (solvers.closes_the_gap, lambda case: case.solver.tags.duality_gap and case.has("tol")),
     (solvers.predicts_finite_scores, _always),
-    (solvers.learns, _always),
+    (solvers.learns, lambda case: case.solver.tags.learns),
     (solvers.saves_the_same_model, _always),
     (solvers.is_deterministic, _always),
     (solvers.tells_the_callback, _always),

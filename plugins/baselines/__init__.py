@@ -1,0 +1,7 @@
+"""Baselines that every ranker should beat: regressions of the relevance, and sanity rankers."""
+
+from rankplug_plugins.baselines.pointwise import Pointwise
+from rankplug_plugins.baselines.regressor_model import RegressorModel
+from rankplug_plugins.baselines.sanity import Constant, SingleFeature
+
+__all__ = ["Constant", "Pointwise", "RegressorModel", "SingleFeature"]

@@ -1,0 +1,90 @@
+"""A fitted regressor of scikit-learn as a model: saved by skops, not pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import get_tags
+
+from rankplug.data import Matrix
+from rankplug.exceptions import DataError, ModelFormatError
+from rankplug.models import Model
+
+__all__ = ["RegressorModel", "as_taken"]
+
+_FILE = "regressor.skops"
+
+# Compiled trees of scikit-learn, which skops does not count as safe by itself, because a forged
+# file could make them read wrong memory; they run no code of the file's.
+_TRUSTED = [
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+]
+
+
+class RegressorModel(Model):
+    """Scores that a scikit-learn regressor predicts.
+
+    Parameters
+    ----------
+    regressor : fitted scikit-learn regressor
+        It can be saved if it consists of what skops takes for safe and scikit-learn's trees.
+    """
+
+    kind = "regressor"
+    requires = ("skops",)
+
+    def __init__(self, regressor: Any) -> None:
+        self.regressor = regressor
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self.regressor.n_features_in_)
+
+    def feature_importances(self) -> NDArray[np.float64] | None:
+        """The regressor's own, if it has them."""
+        importances = getattr(self.regressor, "feature_importances_", None)
+        return None if importances is None else np.asarray(importances, dtype=np.float64)
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        scores = self.regressor.predict(as_taken(self.regressor, X))
+        return np.asarray(scores, dtype=np.float64).reshape(-1)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        import skops.io
+
+        skops.io.dump(self.regressor, folder / _FILE)
+        unknown = set(skops.io.get_untrusted_types(file=folder / _FILE)) - set(_TRUSTED)
+        if unknown:
+            raise DataError(
+                f"a {type(self.regressor).__name__} cannot be saved without pickling "
+                f"{', '.join(sorted(unknown))}: use another regressor"
+            )
+        return {}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> RegressorModel:
+        import skops.io
+        from skops.io.exceptions import UntrustedTypesFoundException
+
+        try:
+            return cls(skops.io.load(folder / _FILE, trusted=_TRUSTED))
+        except UntrustedTypesFoundException as error:
+            raise ModelFormatError(f"{folder / _FILE} is not safe to load: {error}") from None
+        except Exception as error:  # whatever a damaged file makes scikit-learn raise
+            raise ModelFormatError(
+                f"{folder / _FILE} cannot be read: {type(error).__name__}: {error}"
+            ) from None
+
+
+def as_taken(regressor: Any, X: Matrix) -> Any:
+    """The features in a form that the regressor takes."""
+    if not sparse.issparse(X):
+        return X
+    return sparse.csr_matrix(X) if get_tags(regressor).input_tags.sparse else X.toarray()

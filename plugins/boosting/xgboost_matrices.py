@@ -1,0 +1,107 @@
+"""Ranking data as XGBoost's binned matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data import LabelRankingData, Matrix, RankingData
+
+__all__ = ["label_rows", "missing_value", "quantile_matrix", "rows_per_block"]
+
+_BLOCK_VALUES = 4_000_000
+
+
+def quantile_matrix(
+    data: RankingData | LabelRankingData,
+    relevance: NDArray[np.float64],
+    *,
+    zeros: str,
+    max_bin: int,
+    n_threads: int | None,
+    base_margin: NDArray[np.float64] | None = None,
+    ref: Any = None,
+) -> Any:
+    """`data` as an ``xgboost.QuantileDMatrix`` with `relevance` (of its shape) as labels.
+
+    Queries are handed over as sizes or positions, never as the caller's ids, which XGBoost
+    would cut to 32 bits. `base_margin` are the scores from which documents start. `ref` is the
+    training matrix whose bins validation data share.
+    """
+    import xgboost
+
+    common = {
+        "missing": missing_value(zeros),
+        "max_bin": max_bin,
+        "nthread": n_threads,
+        "ref": ref,
+    }
+    if isinstance(data, LabelRankingData):
+        blocks = _label_blocks(data, relevance)
+        return xgboost.QuantileDMatrix(blocks, enable_categorical=True, **common)
+    return xgboost.QuantileDMatrix(
+        data.X,
+        label=relevance,
+        weight=data.query_weight,
+        base_margin=base_margin,
+        group=np.diff(data.query_ptr),
+        **common,
+    )
+
+
+def missing_value(zeros: str) -> float:
+    """What XGBoost is told to treat as missing."""
+    return 0.0 if zeros == "missing" else np.nan
+
+
+def label_rows(X: Matrix, instances: NDArray[np.int64], labels: NDArray[np.int64]) -> Matrix:
+    """Rows ``(x_i, 1 + label)`` for label ranking; the last column is a category.
+
+    Categories start at 1, so that they never count as missing.
+    """
+    codes = (labels + 1).astype(X.dtype)[:, None]
+    if sparse.issparse(X):
+        rows: Matrix = sparse.hstack([X[instances], sparse.csr_array(codes)], format="csr")
+        return rows
+    return np.hstack([X[instances], codes])
+
+
+def rows_per_block(n_features: int, n_labels: int) -> int:
+    """How many instances to lay out at a time, so that a block stays within 32 MB."""
+    return max(1, _BLOCK_VALUES // ((n_features + 1) * n_labels))
+
+
+def _label_blocks(data: LabelRankingData, relevance: NDArray[np.float64]) -> Any:
+    """An ``xgboost.DataIter`` over (instance, label) rows; an instance is a query."""
+    import xgboost
+
+    step = rows_per_block(data.n_features, data.n_labels)
+    types = ["q"] * data.n_features + ["c"]
+
+    class Blocks(xgboost.DataIter):
+        def __init__(self) -> None:
+            self.start = 0
+            super().__init__()
+
+        def reset(self) -> None:
+            self.start = 0
+
+        def next(self, input_data: Any) -> bool:
+            if self.start >= data.n_samples:
+                return False
+            values = relevance[self.start : self.start + step]
+            position, label = np.nonzero(~np.isnan(values))
+            instance = position + self.start
+            self.start += step
+            input_data(
+                data=label_rows(data.X, instance, label),
+                label=values[position, label],
+                qid=instance,
+                feature_types=types,
+            )
+            return True
+
+    return Blocks()

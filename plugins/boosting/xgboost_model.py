@@ -1,0 +1,128 @@
+"""The trained trees: they predict, and are saved in XGBoost's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data import Matrix, as_matrix
+from rankplug.exceptions import DataError, ModelFormatError
+from rankplug.models import Model
+from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
+
+__all__ = ["XGBoostModel"]
+
+_FILE = "model.ubj"
+
+
+class XGBoostModel(Model):
+    """Scores of boosted trees.
+
+    Parameters
+    ----------
+    booster : xgboost.Booster
+        Its trees all count: cut it to its best iteration before.
+    zeros : "missing" or "value"
+        How zeros were treated in training.
+    labels : array-like of shape (n_labels,), optional
+        For label ranking: the names of the labels. The booster's last feature is then the
+        label's position + 1, as a category.
+    """
+
+    kind = "xgboost"
+    requires = ("xgboost",)
+
+    def __init__(self, booster: Any, zeros: str = "missing", labels: Any = None) -> None:
+        self.booster = booster
+        self.zeros = zeros
+        self.labels = None if labels is None else np.asarray(labels)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self.booster.num_features()) - (self.labels is not None)
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels; None if the model ranks documents."""
+        return None if self.labels is None else len(self.labels)
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return int(self.booster.num_boosted_rounds())
+
+    def feature_importances(self) -> NDArray[np.float64]:
+        """Total gain of the splits that use each feature."""
+        gain = self.booster.get_score(importance_type="total_gain")
+        names = self.booster.feature_names or [f"f{i}" for i in range(self.n_features)]
+        return np.array([gain.get(name, 0.0) for name in names[: self.n_features]])
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        if self.labels is None:
+            return self._margins(X)
+        n_samples, n_labels = X.shape[0], len(self.labels)
+        scores = np.empty((n_samples, n_labels))
+        step = rows_per_block(self.n_features, n_labels)
+        for start in range(0, n_samples, step):
+            instances = np.arange(start, min(start + step, n_samples))
+            every_label = np.tile(np.arange(n_labels), len(instances))
+            rows = label_rows(X, np.repeat(instances, n_labels), every_label)
+            scores[instances] = self._margins(rows).reshape(-1, n_labels)
+        return scores
+
+    def _margins(self, rows: Matrix) -> NDArray[np.float64]:
+        margins = self.booster.inplace_predict(
+            self._known(rows), predict_type="margin", missing=missing_value(self.zeros)
+        )
+        return np.asarray(margins, dtype=np.float64)
+
+    def _known(self, rows: Any) -> Any:
+        """The rows in a form that XGBoost reads as the training did."""
+        if not sparse.issparse(rows):
+            return rows
+        # XGBoost takes absent entries as missing; and it knows csr_matrix, not csr_array.
+        return rows.toarray() if self.zeros == "value" else sparse.csr_matrix(rows)
+
+    def contributions(self, X: Any) -> NDArray[np.float64]:
+        """SHAP values of the features, and the mean score: of shape (n_samples, n_features + 1).
+
+        Rows add up to their scores, but for float32 rounding.
+
+        Raises
+        ------
+        DataError
+            If the features do not fit, or the model ranks labels.
+        """
+        import xgboost
+
+        if self.labels is not None:
+            raise DataError("contributions are those to the score of a document, not of a label")
+        matrix, _ = as_matrix(X, self.feature_names)
+        if matrix.shape[1] != self.n_features:
+            raise DataError(f"X has {matrix.shape[1]} features, the model {self.n_features}")
+        rows = xgboost.DMatrix(self._known(matrix), missing=missing_value(self.zeros))
+        return np.asarray(self.booster.predict(rows, pred_contribs=True), dtype=np.float64)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        self.booster.save_model(folder / _FILE)
+        labels = None if self.labels is None else self.labels.tolist()
+        return {"zeros": self.zeros, "labels": labels}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> XGBoostModel:
+        import xgboost
+
+        try:
+            booster = xgboost.Booster(model_file=folder / _FILE)
+        except xgboost.core.XGBoostError as error:
+            reason = str(error).splitlines()[0]
+            raise ModelFormatError(f"{folder / _FILE} cannot be read: {reason}") from None
+        if header.get("zeros") not in ("missing", "value") or "labels" not in header:
+            raise ModelFormatError(f"{folder}: zeros or labels are missing from the description")
+        return cls(booster, header["zeros"], header["labels"])

@@ -1,0 +1,211 @@
+"""XGBoost's own ranking objectives, and the exact loss of all pairs, as solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import RankingData
+from rankplug.parameters import Choice, Integer, Optional, Parameter
+from rankplug.solver import Data, SolverTags
+from rankplug_plugins.boosting.all_pairs import all_pairs_objective
+from rankplug_plugins.boosting.relevance import check_relevance, gains, is_graded, levels
+from rankplug_plugins.boosting.xgboost_trees import XGBoostTrees
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["XGBoostAllPairs", "XGBoostNdcg", "XGBoostPairwise"]
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _SampledPairs(XGBoostTrees):
+    """XGBoost's choice of the pairs that count in a round."""
+
+    parameters: ClassVar[dict[str, Parameter]] = {
+        **XGBoostTrees.parameters,
+        "pair_method": Choice(("topk", "mean")),
+        "num_pair_per_sample": Optional(Integer(1, 2**31 - 1)),
+    }
+
+    pair_method: Literal["topk", "mean"] = "topk"
+    num_pair_per_sample: int | None = None
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """That of all trees, and how pairs are made."""
+        from optuna.distributions import CategoricalDistribution
+
+        pair_method = CategoricalDistribution(("topk", "mean"))
+        return {**super().search_space(data), "pair_method": pair_method}
+
+    def _pairs(self) -> dict[str, Any]:
+        """The same settings under XGBoost's names."""
+        native: dict[str, Any] = {"lambdarank_pair_method": self.pair_method}
+        if self.num_pair_per_sample is not None:
+            native["lambdarank_num_pair_per_sample"] = self.num_pair_per_sample
+        return native
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class XGBoostPairwise(_SampledPairs):
+    r"""Gradient-boosted trees for ranking, by XGBoost.
+
+    ``rank:pairwise`` boosts the logistic loss of preference pairs (i, j), y_i > y_j,
+
+        sum over sampled pairs of log(1 + exp(-(s_i - s_j))),
+
+    with XGBoost's normalisation of each query's gradients and a fresh sample of pairs in each
+    round [1]_; ``rank:ndcg`` and ``rank:map`` weigh each pair by the change in that metric
+    when i and j swap places [2]_. The defaults are XGBoost's own.
+
+    Parameters
+    ----------
+    objective : "rank:pairwise", "rank:ndcg" or "rank:map"
+        ``rank:pairwise`` takes any real relevance and depends on its order only,
+        ``rank:ndcg`` takes integers 0 to 31, ``rank:map`` 0 and 1.
+    pair_method : "topk" or "mean"
+        Pairs between the rows now at the top and all others, or a few random ones of each row.
+    num_pair_per_sample : int, optional
+        How many top rows, or how many pairs of a row; None means XGBoost's 32 and 1. With
+        "topk", a number at least as large as the largest query makes all pairs.
+    n_estimators, learning_rate, ...
+        See `XGBoostTrees`.
+
+    Notes
+    -----
+    Query weights are XGBoost's weights of queries, which it divides by their mean. Features
+    are rounded to float32. Label ranking gives each instance's labels as the rows of a query,
+    the label being one more, categorical, feature.
+
+    References
+    ----------
+    .. [1] Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016.
+    .. [2] Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82.
+    """
+
+    name: ClassVar[str] = "xgboost-pairwise"
+    tags: ClassVar[SolverTags] = SolverTags(
+        tasks=("query-document", "label-ranking"),
+        problem="boosted trees on sampled pairs, logistic loss log(1 + exp(-(s_i - s_j)))",
+        reference="Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016",
+        exact=False,
+        validation=True,
+        requires=("xgboost",),
+    )
+    parameters: ClassVar[dict[str, Parameter]] = {
+        **_SampledPairs.parameters,
+        "objective": Choice(("rank:pairwise", "rank:ndcg", "rank:map")),
+    }
+
+    objective: Literal["rank:pairwise", "rank:ndcg", "rank:map"] = "rank:pairwise"
+
+    def check(self, data: Data) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        super().check(data)
+        check_relevance(data, self.objective)
+
+    def _native_objective(self, data: Data) -> dict[str, Any]:
+        return {"objective": self.objective, **self._pairs()}
+
+    def _labels(self, data: Data) -> NDArray[np.float64]:
+        return levels(data) if self.objective == "rank:pairwise" else data.relevance
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class XGBoostNdcg(_SampledPairs):
+    """Boosted trees for NDCG: XGBoost's ``rank:ndcg``, the form of LambdaMART it has by default.
+
+    Each pair's logistic loss is weighed by how much NDCG changes when the two rows swap places
+    [1]_. Grades, integers from 0 to 31, have the gain ``2^y - 1``; any other relevance has the
+    linear gain ``y - min(y)`` of its query, as in `Ranker.score`.
+
+    Parameters
+    ----------
+    pair_method, num_pair_per_sample
+        See `XGBoostPairwise`.
+    n_estimators, learning_rate, ...
+        See `XGBoostTrees`.
+
+    References
+    ----------
+    .. [1] Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82.
+    """
+
+    name: ClassVar[str] = "xgboost-ndcg"
+    tags: ClassVar[SolverTags] = SolverTags(
+        tasks=("query-document",),
+        problem="boosted trees on sampled pairs, logistic loss weighed by the change in NDCG",
+        reference="Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82",
+        exact=False,
+        validation=True,
+        requires=("xgboost",),
+    )
+
+    def _native_objective(self, data: Data) -> dict[str, Any]:
+        assert isinstance(data, RankingData)
+        return {"objective": "rank:ndcg", "ndcg_exp_gain": is_graded(data), **self._pairs()}
+
+    def _labels(self, data: Data) -> NDArray[np.float64]:
+        assert isinstance(data, RankingData)
+        return data.relevance if is_graded(data) else gains(data)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class XGBoostAllPairs(XGBoostTrees):
+    """XGBoost's trees for a loss of all pairs, exactly: no pair is sampled or cut off.
+
+        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j, of h(s_i - s_j)
+
+    with ``h(t) = max(0, 1 - t)^2``, the loss of the linear rankSVM [1]_, or
+    ``h(t) = log(1 + exp(-t))`` with a derivative that errs by 0.003 at most. Gradient and second
+    derivatives cost O(n log k) a round, see `rankplug.boosting`. They are scaled so that second
+    derivatives are 1 on average in the first round: ``min_child_weight`` counts rows.
+
+    Parameters
+    ----------
+    loss : "squared-hinge" or "logistic"
+    pair_weight : "sum" or "query-mean"
+        ``c_q`` is the query's weight, or that divided by the number of the query's pairs.
+    n_estimators, learning_rate, ...
+        See `XGBoostTrees`.
+
+    References
+    ----------
+    .. [1] Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014).
+    """
+
+    name: ClassVar[str] = "xgboost-all-pairs"
+    tags: ClassVar[SolverTags] = SolverTags(
+        tasks=("query-document", "label-ranking"),
+        problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
+        reference="Chen and Guestrin, KDD 2016, with the loss of Lee and Lin (2014)",
+        exact=False,
+        validation=True,
+        requires=("xgboost",),
+    )
+    parameters: ClassVar[dict[str, Parameter]] = {
+        **XGBoostTrees.parameters,
+        "loss": Choice(("squared-hinge", "logistic")),
+        "pair_weight": Choice(("sum", "query-mean")),
+    }
+
+    loss: Literal["squared-hinge", "logistic"] = "squared-hinge"
+    pair_weight: Literal["sum", "query-mean"] = "sum"
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """That of all trees, and how much the pairs of large queries count."""
+        from optuna.distributions import CategoricalDistribution
+
+        pair_weight = CategoricalDistribution(("sum", "query-mean"))
+        return {**super().search_space(data), "pair_weight": pair_weight}
+
+    def _native_objective(self, data: Data) -> dict[str, Any]:
+        return {"base_score": 0.0}
+
+    def _objective(self, data: Data) -> Any:
+        return all_pairs_objective(data, self.loss, self.pair_weight)

@@ -1,0 +1,100 @@
+"""Which item is to be ranked above which others: the patterns of LaRank.
+
+A group is what is ranked together: the labels of an instance or the documents of a query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import LabelRankingData
+from rankplug.solver import Data
+
+__all__ = ["Layout", "patterns_of"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Items by position, and patterns as an item and a span of positions that it beats.
+
+    Attributes
+    ----------
+    item : int64 ndarray of shape (n_positions,)
+        The items of a group stand together, the least relevant first. An item is a row and a
+        channel, ``row * n_channels + channel``: a label has its instance's row and a channel of
+        its own, documents have one channel.
+    relevance : float64 ndarray of shape (n_positions,)
+    group_ptr : int64 ndarray of shape (n_groups + 1,)
+        Positions ``group_ptr[g]:group_ptr[g + 1]`` are those of group ``g``.
+    n_channels : int
+    group, own, begin, end : int64 ndarrays of shape (n_patterns,)
+        The item at ``own`` is better than those at ``begin:end``.
+    weight : float64 ndarray of shape (n_patterns,)
+        How much the loss of each pattern counts, all > 0.
+    """
+
+    item: Indices
+    relevance: Vector
+    group_ptr: Indices
+    n_channels: int
+    group: Indices
+    own: Indices
+    begin: Indices
+    end: Indices
+    weight: Vector
+
+
+def patterns_of(data: Data) -> Layout:
+    """The patterns of ranking data.
+
+    Each document that beats others of its query is one pattern, with all that it beats. A label
+    makes one pattern for each level of relevance that it beats, with the labels of that level.
+    Either way, classes make one pattern an instance.
+    """
+    if isinstance(data, LabelRankingData):
+        n, k = data.relevance.shape
+        return _layout(data.relevance.ravel(), np.repeat(np.arange(n), k), np.ones(n), k)
+    weight = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
+    query = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
+    return _layout(data.relevance, query, weight, 1)
+
+
+def _layout(relevance: Vector, group: Indices, group_weight: Vector, n_channels: int) -> Layout:
+    item = np.lexsort((relevance, group))
+    item = item[~np.isnan(relevance[item])]
+    relevance, group = relevance[item], group[item]
+    sizes = np.bincount(group, minlength=len(group_weight))
+    group_ptr = np.concatenate(([0], np.cumsum(sizes)))
+    new_group = np.ones(len(item), dtype=bool)
+    new_group[1:] = group[1:] != group[:-1]
+    new_level = new_group.copy()
+    new_level[1:] |= relevance[1:] != relevance[:-1]
+    start = np.flatnonzero(new_level)
+    level = np.cumsum(new_level) - 1  # of each position, counted through all groups
+    if n_channels == 1:
+        own = np.flatnonzero(start[level] > group_ptr[group])
+        begin, end = group_ptr[group[own]], start[level[own]]
+    else:
+        lowest = level[group_ptr[group]]
+        n_beaten = level - lowest
+        own = np.repeat(np.arange(len(item)), n_beaten)
+        beaten = _counted_from(lowest, n_beaten)
+        begin, end = start[beaten], np.append(start, len(item))[beaten + 1]
+    counts = group_weight[group[own]] > 0
+    own, begin, end = own[counts], begin[counts], end[counts]
+    weight = group_weight[group[own]]
+    return Layout(item, relevance, group_ptr, n_channels, group[own], own, begin, end, weight)
+
+
+def _counted_from(first: Indices, how_many: Indices) -> Indices:
+    """The ranges ``first[i] ... first[i] + how_many[i] - 1``, one after the other."""
+    ends = np.cumsum(how_many)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - how_many, how_many)
+    return np.asarray(np.repeat(first, how_many) + within)

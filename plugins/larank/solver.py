@@ -1,0 +1,239 @@
+"""LaRank: multiclass machines and rankings by online and cyclic dual ascent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from rankplug.data import LabelRankingData
+from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
+from rankplug.models import Model
+from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real, check_parameters
+from rankplug.ranges import decades_up
+from rankplug.solver import Callback, Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug_plugins.larank import _larank_fast as fast
+from rankplug_plugins.larank.ascent import Ascent, ScheduleName
+from rankplug_plugins.larank.patterns import Layout, patterns_of
+from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weights
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["LaRank"]
+
+_MOST_EPOCHS = 1000
+
+
+class LaRank(Solver):
+    """Partial ranking: one item above others, as in Crammer and Singer's multiclass machine.
+
+    A pattern p asks that one item a, the better one, is scored above each of a set B_p, and
+
+        min_w  1/2 |w|^2 + C sum_p max(0, max_{b in B_p} (margin_ab - (s_a - s_b))).
+
+    * Classes: a is the class of an instance, B all others.
+    * Label ranking: for each label a of an instance and each level of relevance below its own,
+      B is the labels of that level.
+    * Query-document data: for each document a that beats another one, B is all documents of its
+      query with less relevance. The weight of the query multiplies C.
+
+    Labels have scores ``s_r(x) = <w_r, phi(x)>``, documents ``s(x) = <w, phi(x)>``.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss, which is summed over patterns, not averaged.
+    kernel : "linear", "rbf", "poly" or callable
+        Inner products of phi, for labels and for documents. A function takes two matrices of
+        rows and returns the matrix of their kernels, which must be positive semidefinite.
+    gamma : float, optional
+        For "rbf" and "poly"; by default 1 / (number of features * variance of X).
+    degree, coef0 : int, float
+        ``(gamma x.z + coef0)^degree`` for "poly".
+    epochs : int, optional
+        At most so many visits to each pattern: 1 is the paper's LaRank x1, an online algorithm.
+        By default 1000.
+    tol : float, default=1e-2
+        Converged when the duality gap is at most this share of the objective: the paper's
+        LaRankGap, whose gap is absolute.
+    schedule : "adaptive" or "cyclic", default="adaptive"
+        "adaptive" is the paper's: steps on new patterns, on support patterns and on support
+        vectors, as often as they raise the dual objective for their work. The work is counted in
+        scores, not timed, so the same seed gives the same model. "cyclic" visits all patterns in
+        turn, later only those that contribute to the duality gap, and takes a few steps each; it
+        is the better one for a small `tol`.
+    cache_mb : float, default=500
+        Memory for rows of the kernel matrix; those of the largest query have room in any case.
+        The linear kernel needs none: its weights are explicit.
+    margin : "unit" or "graded", default="unit"
+        ``margin_ab``: 1, or the difference of the relevance of a and b.
+    random_state : int, optional
+        Seed of the order of visits, in place of the one given to `solve`.
+
+    Notes
+    -----
+    There is no intercept: add a constant feature where classes differ in size. With two classes
+    it is a binary support vector machine without intercept, with 2 C in place of C.
+
+    Kernels: the first epoch computes only kernels between support patterns and the pattern just
+    met. Those of the other rows are needed for the first duality gap; the history counts them as
+    ``certificate_evaluations``. It counts operations as in the paper: ``process_new`` and
+    ``process_old`` look for the largest score among all items of a pattern, ``optimize`` only
+    among its support vectors. A ranking of k labels without ties makes k (k - 1) / 2 patterns.
+
+    References
+    ----------
+    .. [1] Bordes, Bottou, Gallinari and Weston, "Solving MultiClass Support Vector Machines with
+       LaRank", ICML 2007. Departures: the gradients in Algorithm 1 are updated with the opposite
+       signs, which are printed wrongly; the odds of an operation are at least 5 % of all;
+       PROCESSNEW of a pattern that has support already only costs its turn.
+    .. [2] Crammer and Singer, "On the Algorithmic Implementation of Multiclass Kernel-based
+       Vector Machines", JMLR 2 (2001).
+    """
+
+    name = "larank"
+    tags = SolverTags(
+        tasks=("label-ranking", "query-document"),
+        problem="min 1/2 |w|^2 + C sum over patterns of max(0, max_b margin_ab - (s_a - s_b))",
+        reference="Bordes, Bottou, Gallinari and Weston, LaRank, ICML 2007",
+        duality_gap=True,
+        kernel=True,
+    )
+    iteration_limit = "epochs"
+    parameters = {
+        "C": Real(0),
+        "kernel": ChoiceOrFunction(("linear", "rbf", "poly")),
+        "gamma": Optional(Real(0)),
+        "degree": Integer(1),
+        "coef0": Real(0, low_open=False),
+        "epochs": Optional(Integer(1)),
+        "tol": Real(0),
+        "schedule": Choice(("adaptive", "cyclic")),
+        "cache_mb": Real(0),
+        "margin": Choice(("unit", "graded")),
+        "random_state": Optional(Integer(0)),
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        kernel: KernelName | KernelFunction = "linear",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        epochs: int | None = None,
+        tol: float = 1e-2,
+        schedule: ScheduleName = "adaptive",
+        cache_mb: float = 500.0,
+        margin: Literal["unit", "graded"] = "unit",
+        random_state: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.epochs = epochs
+        self.tol = tol
+        self.schedule = schedule
+        self.cache_mb = cache_mb
+        self.margin = margin
+        self.random_state = random_state
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C, for the default parameters."""
+        return cls().tuning_space(data)
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C, and gamma of a kernel that has it.
+
+        C begins where every pattern still has a loss: scores differ by no more than
+        ``4 C max_i k(x_i, x_i) sum of all weights``, which is then below the smallest margin.
+        """
+        from optuna.distributions import FloatDistribution
+
+        if data is None:
+            return {"C": decades_up(1e-6)}
+        self.check(data)
+        space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
+        if self.kernel in ("rbf", "poly"):
+            gamma = default_gamma(data.X)
+            space["gamma"] = FloatDistribution(1e-2 * gamma, 1e2 * gamma, log=True)
+        return space
+
+    def _smallest_c(self, data: Data) -> float:
+        margin = 1.0
+        if self.margin == "graded":
+            levels = np.unique(data.relevance[~np.isnan(data.relevance)])
+            margin = float(np.diff(levels).min())
+        largest = float(self._kernel_function(data).diagonal(data.X).max()) or 1.0
+        return margin / (4.0 * largest * float(patterns_of(data).weight.sum()))
+
+    def _solve(
+        self,
+        data: Data,
+        init: Model | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+    ) -> SolverResult:
+        layout = patterns_of(data)
+        kernel = None if self.kernel == "linear" else self._kernel_function(data)
+        return self._ascend(data, layout, self.margin == "graded", kernel, monitor, rng)
+
+    def solve_layout(
+        self,
+        data: Data,
+        layout: Layout,
+        kernel: Kernel,
+        *,
+        callback: Callback | None = None,
+        random_state: int | None = None,
+        time_limit: float | None = None,
+    ) -> SolverResult:
+        """As `solve`, for patterns of another make, with graded margins and this kernel."""
+        check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
+        monitor = Monitor(callback, time_limit)
+        rng = np.random.default_rng(random_state)
+        result = self._ascend(data, layout, True, kernel, monitor, rng)
+        return self._finish(result, monitor, data)
+
+    def _ascend(
+        self,
+        data: Data,
+        layout: Layout,
+        graded: bool,
+        kernel: Kernel | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+    ) -> SolverResult:
+        patterns = fast.Patterns(
+            layout.item,
+            layout.relevance,
+            layout.group_ptr,
+            layout.group,
+            layout.own,
+            layout.begin,
+            layout.end,
+            self.C * layout.weight,
+            graded,
+        )
+        weights: Weights
+        if kernel is None:
+            weights = LinearWeights(data, layout)
+        else:
+            labels = data.labels if isinstance(data, LabelRankingData) else None
+            many_steps = self.schedule == "adaptive"
+            weights = KernelWeights(
+                data.X, labels, layout, patterns, kernel, self.cache_mb, many_steps
+            )
+        if self.random_state is not None:
+            rng = np.random.default_rng(self.random_state)
+        ascent = Ascent(layout, patterns, weights, self.schedule, rng)
+        return ascent.run(self.tol, self.epochs or _MOST_EPOCHS, monitor)
+
+    def _kernel_function(self, data: Data) -> Kernel:
+        gamma = default_gamma(data.X) if self.gamma is None else self.gamma
+        return Kernel(self.kernel, gamma, self.degree, self.coef0)

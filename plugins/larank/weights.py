@@ -1,0 +1,286 @@
+"""The weights that the dual variables make: explicit, or by rows of the kernel matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data import LabelRankingData, Matrix
+from rankplug.exceptions import DataError
+from rankplug.kernel_cache import KernelCache
+from rankplug.kernel_model import KernelModel
+from rankplug.kernels import Kernel, squared_norms
+from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.solver import Data
+from rankplug_plugins.larank import _larank_fast as fast
+from rankplug_plugins.larank.patterns import Layout
+
+__all__ = ["KernelWeights", "LinearWeights", "Visit", "Weights"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+Visit: TypeAlias = Callable[[Indices], None]
+
+_CHUNK_ROWS = 128  # new rows of the kernel matrix at once
+
+
+class Weights(Protocol):
+    """What the schedules and the duality gap need of the weights."""
+
+    scores: fast.Scores
+
+    @property
+    def n_passes(self) -> float:
+        """Reads of all features so far; with kernels, the share of the matrix computed."""
+
+    @property
+    def n_evaluations(self) -> int:
+        """Kernels that the steps needed so far."""
+
+    @property
+    def n_certificate_evaluations(self) -> int:
+        """Kernels that only the first duality gap needed; later epochs find their rows longer."""
+
+    def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
+        """Let `visit` process these patterns, of which those without a gap need no row."""
+
+    def of_items(self) -> Vector:
+        """Scores of all items."""
+
+    def squared_norm(self) -> float:
+        """Squared norm of the weights."""
+
+    def model(self) -> Model:
+        """The model with these weights."""
+
+
+class LinearWeights:
+    """Explicit weights: a vector for each label, or one for all documents."""
+
+    n_evaluations = 0
+    n_certificate_evaluations = 0
+
+    def __init__(self, data: Data, layout: Layout) -> None:
+        self._data = data
+        self._sparse = sparse.issparse(data.X)
+        norms = squared_norms(data.X)
+        _require_finite(norms)
+        kind = fast.SparseScores if self._sparse else fast.DenseScores
+        self.scores = kind(layout.item, layout.group_ptr, layout.n_channels, norms, data.X)
+
+    @property
+    def n_passes(self) -> float:
+        """See `Weights.n_passes`."""
+        return float(self.scores.n_reads) / self._data.n_samples
+
+    def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
+        """See `Weights.epoch`."""
+        visit(order)
+
+    def of_items(self) -> Vector:
+        """See `Weights.of_items`."""
+        X: Any = self._data.X
+        return np.ascontiguousarray(X @ self._by_feature(), dtype=np.float64).ravel()
+
+    def squared_norm(self) -> float:
+        """See `Weights.squared_norm`."""
+        return float(np.vdot(self.scores.weights, self.scores.weights))
+
+    def model(self) -> Model:
+        """See `Weights.model`."""
+        if isinstance(self._data, LabelRankingData):
+            return LabelLinearModel(self._by_feature().T, self._data.labels)
+        return LinearModel(self._by_feature().ravel())
+
+    def _by_feature(self) -> NDArray[np.float64]:
+        """Weights of shape (n_features, n_channels)."""
+        weights = np.asarray(self.scores.weights)
+        return weights if self._sparse else weights.T
+
+
+class KernelWeights:
+    """Scores of the training data stand for the weights, which kernels leave implicit.
+
+    In the first epoch only the kernels between support patterns and the pattern just met are
+    computed. Scores of the others are first needed for the duality gap at its end, which makes
+    the rows of the kernel matrix whole. Later epochs keep up all scores, or, if they have
+    `many_steps`, only those of patterns that have support or a gap, and make the others anew at
+    their end. Where the rows of support patterns fill the cache, rows would be missing for that.
+    """
+
+    def __init__(
+        self,
+        X: Matrix,
+        labels: NDArray[Any] | None,
+        layout: Layout,
+        patterns: fast.Patterns,
+        kernel: Kernel,
+        cache_mb: float,
+        many_steps: bool,
+    ) -> None:
+        self._X = X
+        self._labels = labels
+        self._layout = layout
+        self._patterns = patterns
+        self._kernel = kernel
+        self._n_rows = np.diff(layout.group_ptr) if layout.n_channels == 1 else None
+        largest = 1 if self._n_rows is None else int(self._n_rows.max())
+        self._cache = KernelCache(kernel, X, cache_mb, least=max(2, largest), grows=True)
+        self._chunk_rows = min(_CHUNK_ROWS, self._cache.capacity - largest + 1)
+        diagonal = kernel.diagonal(X)
+        _require_finite(diagonal)
+        self.scores = fast.KernelScores(
+            layout.item,
+            layout.group_ptr,
+            layout.n_channels,
+            diagonal,
+            self._cache.rows,
+            self._cache.place,
+            self._cache.column,
+        )
+        self._scores = np.asarray(self.scores.scores)
+        self._many_steps = many_steps
+        self._growing = True
+        self._others_are_old = False
+        self.n_certificate_evaluations = 0
+
+    @property
+    def n_passes(self) -> float:
+        """See `Weights.n_passes`."""
+        return float(self._cache.n_evaluations) / self._X.shape[0] ** 2
+
+    @property
+    def n_evaluations(self) -> int:
+        """See `Weights.n_evaluations`."""
+        return self._cache.n_evaluations - self.n_certificate_evaluations
+
+    def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
+        """See `Weights.epoch`."""
+        for part, rows in self._chunks(order, gap):
+            if self._growing:
+                self._add_columns(rows, keep=True)
+                visit(part)
+                self._forget_columns()
+            else:
+                self._cache.fetch(rows)
+                self._keep_up(rows)
+                visit(part)
+        if self._growing:
+            self._add_all_columns()
+            self._growing = False
+        else:
+            self._others_are_old = self.scores.n_columns < self._cache.n_columns
+
+    def of_items(self) -> Vector:
+        """See `Weights.of_items`."""
+        if self._others_are_old:
+            self._make_others_anew()
+            self._others_are_old = False
+        return np.ascontiguousarray(self._scores[:, self._cache.column].T).ravel()
+
+    def squared_norm(self) -> float:
+        """See `Weights.squared_norm`."""
+        return float(np.vdot(self._net(), self.of_items().reshape(self._X.shape[0], -1)))
+
+    def model(self) -> Model:
+        """See `Weights.model`."""
+        net = self._net()
+        used = np.flatnonzero(net.any(axis=1))
+        if len(used) == 0:
+            used = np.arange(1)
+        dual = net[used]
+        if self._labels is None:
+            return KernelModel(self._kernel, self._X[used], dual.ravel())
+        return KernelModel(self._kernel, self._X[used], dual, self._labels)
+
+    def _chunks(self, order: Indices, gap: Vector) -> Iterator[tuple[Indices, Indices]]:
+        """Patterns, whole groups of them, and the rows that they need."""
+        group = self._layout.group[order]
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        groups = group[first]
+        wanted = np.logical_or.reduceat(gap[order] > 0, first)
+        n_rows = np.where(wanted, 1 if self._n_rows is None else self._n_rows[groups], 0)
+        cuts = np.flatnonzero(np.diff((np.cumsum(n_rows) - n_rows) // self._chunk_rows)) + 1
+        parts = np.split(order, first[cuts])
+        for part, these, needed in zip(
+            parts, np.split(groups, cuts), np.split(wanted, cuts), strict=True
+        ):
+            yield part, self._rows_of(these[needed])
+
+    def _rows_of(self, groups: Indices) -> Indices:
+        if self._n_rows is None:
+            return groups
+        sizes = self._n_rows[groups]
+        shift = np.repeat(self._layout.group_ptr[groups] - (np.cumsum(sizes) - sizes), sizes)
+        return np.asarray(self._layout.item[shift + np.arange(len(shift))])
+
+    def _add_columns(self, rows: Indices, *, keep: bool) -> None:
+        before = self._cache.n_columns
+        net = self._net()[self._cache.samples]
+        values = self._cache.extend(rows, keep=keep)
+        self._scores[:, before : self._cache.n_columns] = net.T @ values.T
+        self.scores.n_columns = self._cache.n_columns
+
+    def _forget_columns(self) -> None:
+        """Forget the rows of groups without a support pattern."""
+        support = np.flatnonzero(np.asarray(self._patterns.size))
+        supported = np.zeros(len(self._layout.group_ptr) - 1, dtype=bool)
+        supported[self._layout.group[support]] = True
+        live = np.zeros(self._X.shape[0], dtype=bool)
+        live[self._rows_of(np.flatnonzero(supported))] = True
+        samples = self._cache.samples
+        to, origin = self._cache.remove(samples[~live[samples]])
+        self._scores[:, to] = self._scores[:, origin]
+        self.scores.n_columns = self._cache.n_columns
+
+    def _keep_up(self, rows: Indices) -> None:
+        """Bring the scores of these rows up to date, and keep them so."""
+        n_columns = self.scores.n_columns
+        new = rows[self._cache.column[rows] >= n_columns]
+        if len(new) == 0:
+            return
+        to, origin = self._cache.move_columns(new, n_columns)
+        self._scores[:, to] = self._scores[:, origin]
+        values = self._cache.rows[self._cache.place[new], :n_columns]
+        net = self._net()[self._cache.samples[:n_columns]]
+        self._scores[:, n_columns : n_columns + len(new)] = net.T @ values.T
+        self.scores.n_columns = n_columns + len(new)
+
+    def _make_others_anew(self) -> None:
+        """Scores of the rows that were not kept up."""
+        others = slice(self.scores.n_columns, self._cache.n_columns)
+        net = self._net()
+        support = np.flatnonzero(net.any(axis=1))
+        self._scores[:, others] = 0.0
+        for begin in range(0, len(support), self._chunk_rows):
+            part = support[begin : begin + self._chunk_rows]
+            values = self._cache.rows[self._cache.fetch(part), others]
+            self._scores[:, others] += net[part].T @ values
+
+    def _add_all_columns(self) -> None:
+        n_live = self._cache.n_columns
+        before = self._cache.n_evaluations
+        left = np.flatnonzero(self._cache.column < 0)
+        for begin in range(0, len(left), _CHUNK_ROWS):
+            self._add_columns(left[begin : begin + _CHUNK_ROWS], keep=False)
+        self.n_certificate_evaluations += self._cache.n_evaluations - before
+        if self._many_steps and 2 * n_live <= self._cache.capacity:
+            self.scores.n_columns = n_live
+
+    def _net(self) -> NDArray[np.float64]:
+        """Sums of the dual variables of each item, of shape (n_rows, n_channels)."""
+        net = np.empty((self._X.shape[0], self._layout.n_channels))
+        self._patterns.net(net.ravel())
+        return net
+
+
+def _require_finite(squares: Vector) -> None:
+    if not np.isfinite(squares).all():
+        raise DataError(
+            "the features are too large: their squares overflow; scale the features, for example "
+            "to mean 0 and standard deviation 1"
+        )

@@ -1,0 +1,142 @@
+"""Files of any size, some rows at a time: features and query ids, for a trained model to score."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from rankplug import tables
+from rankplug.arrays import Matrix
+from rankplug.exceptions import DataError, ParameterError, nearest
+from rankplug.io import arrow_files, csv_files
+from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
+from rankplug.io.files import InputFile, input_files
+from rankplug.io.svmlight import svmlight_batches
+from rankplug.parameters import Integer, check_parameters
+
+__all__ = ["Batch", "read_batches"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n_rows, n_features)
+    qid : ndarray of shape (n_rows,) or None
+        Query ids, as text if the file is text.
+    fraction : float
+        How much of the file has been read, from 0 to 1.
+    """
+
+    X: Matrix
+    qid: NDArray[Any] | None
+    fraction: float
+
+
+def read_batches(
+    path: str | os.PathLike[str],
+    *,
+    n_features: int,
+    feature_names: Sequence[str] | None = None,
+    qid: str | None = None,
+    batch_rows: int = 10_000,
+    format: str | None = None,  # noqa: A002
+) -> Iterator[Batch]:
+    """Read a file in order, in memory for one batch.
+
+    Parameters
+    ----------
+    path : path
+        svmlight text, CSV, Parquet or Arrow; text may be compressed. Relevance is not needed in
+        tables and not looked at in text.
+    n_features : int
+        Number of features.
+    feature_names : sequence of str, optional
+        Columns of a table that hold the features; others are ignored. If omitted, these are
+        ``f0``, ``f1``, ..., or else all columns but "label" and the query ids.
+    qid : str, optional
+        Column of a table that holds the query ids; "qid" if omitted and there is one.
+    batch_rows : int
+        Rows, or lines of svmlight text, to read at a time.
+    format : str, optional
+        One of `rankplug.io.FORMATS`; found out from the file if omitted.
+
+    Raises
+    ------
+    DataError, ParameterError
+        As `rankplug.read_data`; what is wrong in one batch is told when it is reached.
+    """
+    check_parameters("reading batches", {"batch_rows": Integer(1)}, {"batch_rows": batch_rows})
+    (file,), format_ = input_files(path, format)
+    if format_ == "svmlight":
+        if qid is not None:
+            raise ParameterError(f"{file}: qid is for tables, svmlight text names no columns")
+        for X, ids in svmlight_batches(file, n_features, batch_rows):
+            yield Batch(X, ids, file.fraction_read())
+        return
+    names, id_column = _columns(file, format_, n_features, feature_names, qid)
+    for table, fraction in _tables(file, format_, names, id_column, batch_rows):
+        ids = None if id_column is None else tables.column(table, id_column)
+        yield Batch(tables.to_matrix(table, names), ids, fraction)
+
+
+def _tables(
+    file: InputFile, format_: str, names: Sequence[str], ids: str | None, n_rows: int
+) -> Iterator[tuple[Any, float]]:
+    if format_ == "csv":
+        for table in csv_files.batches(file, names, ids, n_rows):
+            yield table, file.fraction_read()
+    else:
+        yield from arrow_files.batches(file, format_, names, ids, n_rows)
+
+
+def _columns(
+    file: InputFile,
+    format_: str,
+    n_features: int,
+    feature_names: Sequence[str] | None,
+    qid: str | None,
+) -> tuple[list[str], str | None]:
+    """The columns of the features, and that of the query ids."""
+    there = (
+        csv_files.column_names(file)
+        if format_ == "csv"
+        else arrow_files.column_names(file, format_)
+    )
+    if qid is None and DEFAULT_QID in there and DEFAULT_QID not in (feature_names or ()):
+        qid = DEFAULT_QID
+    ids = [] if qid is None else [qid]
+    _require(file, ids, there)
+    names = list(feature_names or _unnamed(file, there, n_features, qid))
+    _require(file, names, there)
+    twice = sorted({name for name in (*names, *ids) if there.count(name) > 1})
+    if twice:
+        raise DataError(f"{file}: columns that occur more than once: {', '.join(twice)}")
+    return names, qid
+
+
+def _require(file: InputFile, names: Sequence[str], there: list[str]) -> None:
+    missing = [name for name in names if name not in there]
+    if missing:
+        listed = ", ".join(map(repr, missing))
+        raise DataError(f"{file}: no column {listed}{nearest(missing[0], there)}")
+
+
+def _unnamed(file: InputFile, there: list[str], n_features: int, qid: str | None) -> list[str]:
+    """The columns of features that the model has no names for."""
+    numbered = [f"f{j}" for j in range(n_features)]
+    if set(numbered) <= set(there):
+        return numbered
+    others = [name for name in there if name not in (qid, DEFAULT_LABEL)]
+    if len(others) != n_features:
+        raise DataError(
+            f"{file}: {len(others)} columns beside query id and label, but the model has "
+            f"{n_features} features without names: name its columns f0 ... f{n_features - 1}"
+        )
+    return others

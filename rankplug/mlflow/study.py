@@ -1,0 +1,273 @@
+"""Studies in MLflow: a run for the study, a child run for each trial.
+
+What is logged where:
+
+study
+    Named like the study. Parameters ``solver``, ``metric``, ``folds``, ``seed`` and so on; the
+    value of the best trial as a metric, over the number of trials; ``history.png``,
+    ``importance.png`` and ``slice.png``; the best model, if the study refits it. Tags
+    ``rankplug.best_trial`` and ``rankplug.best.C`` and so on.
+trials
+    Named ``trial 7``. The searched parameters; the metric, the costs, ``train_seconds`` and
+    ``n_passes``; ``fold_ndcg_at_10`` and so on at step 0, 1, ... for each fold; of a path,
+    ``path_C`` and ``path_ndcg_at_10`` for each C. Tag ``rankplug.state``: complete, pruned,
+    failed or killed. The best one has the tag ``rankplug.best``.
+
+All have the tag ``rankplug.study_id``, and trials ``rankplug.trial``, by which a resumed study
+finds what is logged already.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Metric, Run
+
+from rankplug.metrics import parse_metric
+from rankplug.mlflow.store import Store, connect, first_line, opening, resolve_tracking_uri
+from rankplug.mlflow.study_figures import study_figures
+from rankplug.mlflow.tracked_run import RunStatus, TrackedRun
+from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult
+from rankplug.tuning.locks import locked_here
+
+__all__ = ["CHAMPION", "MlflowTuneObserver"]
+
+CHAMPION = "champion"
+"""Alias of the version of a registered model that tuning found best."""
+
+_STATUS: dict[str, RunStatus] = {
+    "complete": "FINISHED",
+    "pruned": "FINISHED",
+    "failed": "FAILED",
+    "killed": "KILLED",
+}
+STUDY_TAG = "rankplug.study_id"
+_ROLE = "rankplug.role"
+_TRIAL = "rankplug.trial"
+_BEST = "rankplug.best"
+_N_TRIALS = "rankplug.n_trials"
+_MODEL = "rankplug.model_of_trial"
+
+
+class MlflowTuneObserver(TuneObserver):
+    """Logs a study to MLflow while it goes.
+
+    The tracking URI is the given one, else ``MLFLOW_TRACKING_URI``, else an SQLite file in the
+    output folder. `study_started` raises `TrackingError` if runs cannot be logged there;
+    whatever goes wrong later is a warning.
+
+    Parameters
+    ----------
+    output : path
+        Folder of the database, if there is no other place.
+    tracking_uri : str, optional
+    parent : TrackedRun, optional
+        The run below which the study's is put; it says where.
+    register_as : str, optional
+        Registers the best model under that name, with the alias "champion", if the study refits
+        it.
+    """
+
+    def __init__(
+        self,
+        output: str | Path = ".",
+        tracking_uri: str | None = None,
+        *,
+        parent: TrackedRun | None = None,
+        register_as: str | None = None,
+    ) -> None:
+        self.output = Path(output)
+        self.tracking_uri = (
+            resolve_tracking_uri(self.output, tracking_uri)
+            if parent is None
+            else parent.store.tracking_uri
+        )
+        self._parent = parent
+        self._register_as = register_as
+        self._log: _StudyLog | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The study's run, once it has started."""
+        return None if self._log is None else self._log.run.run_id
+
+    def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
+        """Start the study's run or go on with it, and log the trials that nobody has logged."""
+        with opening(self.tracking_uri), locked_here(info.id):
+            parent = self._parent or _project_run(connect(self.output, self.tracking_uri))
+            run = _study_run(info, parent)
+        self._log = _StudyLog(run, info)
+        self._attempt(lambda log: log.add_missing(earlier))
+
+    def trial_finished(self, trial: TrialRecord) -> None:
+        """Log the trial."""
+        self._attempt(lambda log: log.add(trial))
+
+    def study_finished(self, result: TuneResult) -> None:
+        """Log what is known of the whole study, unless another process has done so."""
+        self._attempt(lambda log: log.close(result, self._register_as))
+
+    def study_failed(self, error: BaseException) -> None:
+        """End the run."""
+        self._attempt(lambda log: log.abandon(error))
+
+    def _attempt(self, step: Callable[[_StudyLog], None]) -> None:
+        """Log something; trouble is a warning."""
+        if self._log is None:
+            return
+        try:
+            step(self._log)
+        except Exception as error:
+            warnings.warn(
+                f"the MLflow run {self.run_id} at {self.tracking_uri} is incomplete: "
+                f"{type(error).__name__}: {first_line(error)} (the study is not affected)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+@dataclass(frozen=True)
+class _StudyLog:
+    """The run of a study."""
+
+    run: TrackedRun
+    info: StudyInfo
+
+    def add_missing(self, trials: Sequence[TrialRecord]) -> None:
+        """Log trials whose process is gone, but not twice; what it has half logged goes."""
+        children = self._children()
+        for trial in trials:
+            logged = children.get(trial.number)
+            if logged is not None and logged.info.status == "RUNNING":
+                self.run.store.client.delete_run(logged.info.run_id)
+                logged = None
+            if logged is None:
+                self.add(trial)
+
+    def add(self, trial: TrialRecord) -> None:
+        """Log a trial."""
+        tags = {STUDY_TAG: self.info.id, _TRIAL: str(trial.number)}
+        child = self.run.start_child(f"trial {trial.number}", tags)
+        details: dict[str, str] = {"rankplug.state": trial.state}
+        if trial.error is not None:
+            details["rankplug.error"] = trial.error
+        params = {"solver": self.info.solver.name, **trial.params}
+        child.log(params=params, tags=details, metrics=self._metrics(trial))
+        child.end(_STATUS[trial.state])
+
+    def close(self, result: TuneResult, register_as: str | None) -> None:
+        """Log what is known of the whole study and end its run."""
+        # Other processes may be at the same point.
+        with locked_here(self.info.id):
+            self._add_best(result)
+            for name, figure in study_figures(result.study, result.metric):
+                self.run.store.client.log_figure(self.run.run_id, figure, name)
+            self._add_model(result, register_as)
+        self.run.end("FINISHED")
+
+    def abandon(self, error: BaseException) -> None:
+        """End the run of a study that could not go on."""
+        self.run.log(tags={"rankplug.error": f"{type(error).__name__}: {error}"})
+        self.run.end("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+
+    def _add_best(self, result: TuneResult) -> None:
+        client, best = self.run.store.client, result.best
+        for number, child in self._children().items():
+            if number == best.number:
+                client.set_tag(child.info.run_id, _BEST, "true")
+            elif _BEST in child.data.tags:
+                client.delete_tag(child.info.run_id, _BEST)
+        size = str(len(result.trials))
+        if self._tag(_N_TRIALS) == size:
+            return
+        tags = {f"{_BEST}.{name}": str(value) for name, value in best.params.items()}
+        tags |= {_N_TRIALS: size, "rankplug.best_trial": str(best.number)}
+        self.run.log(tags=tags, metrics=self._values(best, step=len(result.trials)))
+
+    def _add_model(self, result: TuneResult, register_as: str | None) -> None:
+        """Log the refitted model, and register it, if it is not the one already there."""
+        number = str(result.best.number)
+        if result.best_result is None or self._tag(_MODEL) == number:
+            return
+        solver = result.best_solver
+        params = {"solver": solver.name, **solver.get_params(deep=False)}
+        model_id = self.run.log_model(result.best_result.model, solver.name, params)
+        self.run.log(tags={_MODEL: number})
+        if register_as is not None:
+            self.run.register(model_id, register_as, CHAMPION)
+
+    def _metrics(self, trial: TrialRecord) -> list[Metric]:
+        name = parse_metric(self.info.metric).log_name
+        metrics = self._values(trial)
+        for fold, value in enumerate(trial.fold_values):
+            metrics.append(_metric(f"fold_{name}", value, fold))
+        for number, step in enumerate(trial.path):
+            metrics.append(_metric("path_C", step.C, number))
+            metrics.append(_metric(f"path_{name}", step.value, number))
+        metrics.append(_metric("train_seconds", trial.seconds))
+        metrics.append(_metric("n_passes", trial.n_passes))
+        return metrics
+
+    def _values(self, trial: TrialRecord, step: int = 0) -> list[Metric]:
+        names = [parse_metric(self.info.metric).log_name, *self.info.costs]
+        # A trial without result has no values.
+        return [_metric(*one, step) for one in zip(names, trial.values, strict=False)]
+
+    def _children(self) -> dict[int, Run]:
+        """The runs of trials, by number."""
+        chosen = f"tags.`mlflow.parentRunId` = '{self.run.run_id}'"
+        runs = _search(self.run.store, chosen)
+        return {int(run.data.tags[_TRIAL]): run for run in runs if _TRIAL in run.data.tags}
+
+    def _tag(self, name: str) -> str | None:
+        tags: dict[str, str] = self.run.store.client.get_run(self.run.run_id).data.tags
+        return tags.get(name)
+
+
+def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
+    """The run that the study has already, which then is put below `parent`, or a new one."""
+    store = parent if isinstance(parent, Store) else parent.store
+    found = _search(store, f"tags.`{STUDY_TAG}` = '{info.id}' and tags.`{_ROLE}` = 'study'")
+    if found:
+        run = TrackedRun(store, found[0].info.run_id)
+        store.client.update_run(run.run_id, status="RUNNING")
+        if isinstance(parent, TrackedRun):
+            run.log(tags={"mlflow.parentRunId": parent.run_id})
+        return run
+    if isinstance(parent, TrackedRun):
+        run = parent.start_child(info.name)
+    else:
+        run = TrackedRun.start(store, info.name)
+    run.log(params=_setup_params(info), tags={STUDY_TAG: info.id, _ROLE: "study"})
+    return run
+
+
+def _project_run(store: Store) -> TrackedRun | Store:
+    """The run that MLflow started for this process, if it did."""
+    return store if store.run_id is None else TrackedRun(store, store.run_id)
+
+
+def _setup_params(info: StudyInfo) -> dict[str, Any]:
+    setup = dict(info.setup)
+    fixed = setup.pop("params")
+    return {**setup, **{f"fixed.{name}": value for name, value in fixed.items()}}
+
+
+def _search(store: Store, chosen: str) -> list[Run]:
+    runs: list[Run] = []
+    token = None
+    while True:
+        page = store.client.search_runs([store.experiment_id], chosen, page_token=token)
+        runs += page
+        token = page.token
+        if not token:
+            return runs
+
+
+def _metric(name: str, value: float, step: int = 0) -> Metric:
+    return Metric(name, float(value), round(1000 * time.time()), step)

@@ -1,0 +1,180 @@
+"""scikit-learn pipelines of scalers and a ranker, as models that need no pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from rankplug.data import Matrix
+from rankplug.exceptions import DataError, ModelFormatError, ParameterError
+from rankplug.models import Model, load_arrays, model_class
+
+__all__ = ["PipelineModel", "flat_steps", "pipeline_model"]
+
+_FILE = "pipeline.npz"
+
+_SCALERS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "StandardScaler": (StandardScaler, ("mean_", "scale_")),
+    "MinMaxScaler": (MinMaxScaler, ("min_", "scale_")),
+    "MaxAbsScaler": (MaxAbsScaler, ("scale_",)),
+}
+"""The transformers that can be saved, and what their ``transform`` uses of what was fitted."""
+
+
+class PipelineModel(Model):
+    """Scores features that scikit-learn's own scalers have transformed before.
+
+    Parameters
+    ----------
+    scalers : sequence of (str, scaler)
+        Names and fitted scalers in the order in which they are applied: StandardScaler,
+        MinMaxScaler or MaxAbsScaler.
+    model : Model
+        Scores what the last scaler returns.
+    feature_names : sequence of str, optional
+        Names of the features that the first scaler takes.
+
+    Notes
+    -----
+    A scaler is saved as its parameters and fitted arrays, and its ``transform`` is
+    scikit-learn's, so that the scores are those of the pipeline to the last bit. (float16
+    features become float32 before, which scikit-learn itself does not do.)
+    """
+
+    kind = "pipeline"
+
+    def __init__(
+        self, scalers: Sequence[tuple[str, Any]], model: Model, feature_names: Any = None
+    ) -> None:
+        self.scalers = list(scalers)
+        self.model = model
+        self.requires = model.requires
+        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return self.model.n_features
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels scored for each row; None if the row itself is scored."""
+        return self.model.n_labels
+
+    @property
+    def labels(self) -> Any:
+        """Names of the labels, where the model has them."""
+        return getattr(self.model, "labels", None)
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        for name, scaler in self.scalers:
+            try:
+                X = scaler.transform(X)
+            except (TypeError, ValueError) as error:
+                kind = type(scaler).__name__
+                raise DataError(f"step {name!r} ({kind}) refuses the features: {error}") from None
+        return self.model.predict(X)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        extra = self.model._write(folder)
+        arrays: dict[str, Any] = {}
+        steps = []
+        for position, (name, scaler) in enumerate(self.scalers):
+            kind = type(scaler).__name__
+            fitted = _fitted(scaler)
+            arrays |= {f"{position}.{key}": value for key, value in fitted.items()}
+            params = {key: np.asarray(value).tolist() for key, value in _params(scaler).items()}
+            steps.append({"name": name, "scaler": kind, "params": params, "arrays": list(fitted)})
+        np.savez(folder / _FILE, allow_pickle=False, **arrays)
+        return {"kind": self.model.kind, "model": extra, "steps": steps}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> PipelineModel:
+        if not isinstance(header.get("kind"), str) or not isinstance(header.get("model"), dict):
+            raise ModelFormatError(f"{folder}: the header does not describe the pipeline's model")
+        model = model_class(header["kind"], folder)._read(folder, header["model"])
+        try:
+            scalers = [
+                (str(step["name"]), _restored(step, position, folder / _FILE, model.n_features))
+                for position, step in enumerate(header["steps"])
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelFormatError(
+                f"{folder}: the description of the pipeline's steps is damaged: "
+                f"{type(error).__name__} {error}"
+            ) from None
+        return cls(scalers, model)
+
+
+def pipeline_model(pipeline: Pipeline, model: Model) -> PipelineModel:
+    """The model of a fitted pipeline whose last step has trained `model`.
+
+    Raises
+    ------
+    ParameterError
+        If a step is no scaler of scikit-learn, or is not fitted; all such steps are named.
+    """
+    *before, _ = flat_steps(pipeline)
+    scalers = [(name, step) for name, step in before if step not in (None, "passthrough")]
+    wrong = [f"{name!r} ({type(step).__name__})" for name, step in scalers if not _is_known(step)]
+    if wrong:
+        raise ParameterError(
+            f"pipeline steps that cannot be saved without pickle: {', '.join(wrong)}; those that "
+            f"can are {', '.join(_SCALERS)} and 'passthrough'. Transform the features before the "
+            "pipeline, or save its last step alone: save_model(pipeline[-1], ...)"
+        )
+    for name, scaler in scalers:
+        try:
+            check_is_fitted(scaler)
+        except NotFittedError:
+            raise ParameterError(
+                f"the pipeline's step {name!r} is not fitted: call the pipeline's fit"
+            ) from None
+    names = getattr(pipeline, "feature_names_in_", None) if scalers else model.feature_names
+    return PipelineModel(scalers, model, names)
+
+
+def flat_steps(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:
+    """Names and steps in order, those of pipelines within the pipeline among them."""
+    for name, step in pipeline.steps:
+        if isinstance(step, Pipeline):
+            yield from ((f"{name}.{inner}", part) for inner, part in flat_steps(step))
+        else:
+            yield name, step
+
+
+def _is_known(step: Any) -> bool:
+    """A subclass may transform in another way."""
+    return type(step) in (known for known, _ in _SCALERS.values())
+
+
+def _params(scaler: Any) -> dict[str, Any]:
+    """The scaler's parameters but `copy`: a model leaves its caller's features as they are."""
+    return {key: value for key, value in scaler.get_params().items() if key != "copy"}
+
+
+def _fitted(scaler: Any) -> dict[str, NDArray[Any]]:
+    _, attributes = _SCALERS[type(scaler).__name__]
+    values = {name: getattr(scaler, name) for name in attributes}
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+
+def _restored(step: Mapping[str, Any], position: int, file: Path, n_features: int) -> Any:
+    """The scaler that a step of the header describes."""
+    kind, attributes = _SCALERS[step["scaler"]]
+    scaler = kind(**step["params"])
+    arrays = load_arrays(file, *(f"{position}.{name}" for name in step["arrays"]))
+    if any(array.shape != (n_features,) for array in arrays.values()):
+        raise ModelFormatError(f"{file} does not fit {n_features} features")
+    for name in attributes:
+        setattr(scaler, name, arrays.get(f"{position}.{name}"))
+    scaler.n_features_in_ = n_features
+    return scaler

@@ -1,0 +1,196 @@
+"""Matplotlib figures as inline SVG that follows the page: its font, its colours, light or dark."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rankplug.report.plots.inline import inline_svg
+
+__all__ = [
+    "INK",
+    "NEGATIVE",
+    "POSITIVE",
+    "Canvas",
+    "Plot",
+    "Style",
+    "plain_log_axis",
+    "room_for",
+    "shorten",
+]
+
+# Colours of Okabe and Ito, which people of all colour visions tell apart.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+INK = "#010101"
+POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
+_COLOURS = {
+    INK: "currentColor",
+    **{colour: f"var(--c{place})" for place, colour in enumerate(PALETTE)},
+}
+"""The page's variables: on white they are a little darker, in the dark a little lighter."""
+_MARKERS = "so^Dv<>Ph"
+_DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+
+_RC: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rankplug",
+    "text.parse_math": False,
+    "font.size": 11,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "figure.facecolor": "none",
+    "grid.alpha": 0.15,
+    "grid.color": INK,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.minor.visible": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 6,
+}
+
+
+_WIDTH = 4.3
+_BOTTOM = 0.58
+_MARGIN = 0.17
+_FEWEST_DECADES = 0.5
+_STEPS = ((0.9, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)))
+"""Ticks within a decade of an axis of fewer decades."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture with what stands above and below it."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a solver is drawn, everywhere the same."""
+
+    color: str
+    marker: str
+    linestyle: Any
+
+
+_BASELINE = Style(INK, _MARKERS[0], "solid")
+
+
+def _style(place: int) -> Style:
+    """Colour, marker and dashes each distinguish most solvers, together all of them."""
+    return Style(
+        PALETTE[place % len(PALETTE)],
+        _MARKERS[1 + place % (len(_MARKERS) - 1)],
+        _DASHES[place % len(_DASHES)],
+    )
+
+
+class Canvas:
+    """Makes the figures of one page, whose ids differ.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The solvers, in the order of the report.
+    baseline : str or None
+        Drawn in the colour of the text.
+    """
+
+    def __init__(self, names: Iterable[str], baseline: str | None) -> None:
+        places = itertools.count()
+        self.styles = {
+            name: _BASELINE if name == baseline else _style(next(places)) for name in names
+        }
+        self._numbers = itertools.count(1)
+
+    @contextmanager
+    def axes(self, height: float = 3.0, *, left: float = 0.85) -> Iterator[Any]:
+        """Axes of a new figure; all are as wide as a phone's page, so that letters are alike.
+
+        Parameters
+        ----------
+        height, left : float
+            Inches: of the figure, and of the room for labels at the left.
+        """
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(_RC):
+            figure = Figure(figsize=(_WIDTH, height))
+            # Fixed margins: finding them out takes longer than drawing.
+            yield figure.add_axes(
+                (
+                    left / _WIDTH,
+                    _BOTTOM / height,
+                    1 - (left + _MARGIN) / _WIDTH,
+                    1 - (_BOTTOM + _MARGIN) / height,
+                )
+            )
+
+    def svg(self, axes: Any, label: str) -> str:
+        """The figure of these axes, inside the `axes` block; `label` describes it in words."""
+        stream = io.BytesIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        axes.figure.savefig(stream, format="svg", metadata=nothing)
+        prefix = f"p{next(self._numbers)}-"
+        return inline_svg(stream.getvalue(), prefix, label, _COLOURS)
+
+    def key(self, name: str) -> str:
+        """The sample of a legend: a piece of the solver's line with its marker."""
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(_RC):
+            axes = Figure(figsize=(0.42, 0.16)).add_axes((0, 0, 1, 1))
+            axes.set_axis_off()
+            axes.plot([0, 1, 2], [0, 0, 0], markevery=[1], **vars(self.styles[name]))
+            return self.svg(axes, name)
+
+
+def room_for(labels: Iterable[str]) -> float:
+    """Inches that the labels of an axis need at the left."""
+    return 0.25 + 0.088 * max(map(len, labels), default=0)
+
+
+def plain_log_axis(axis: Any) -> None:
+    """Make an axis logarithmic, once all is drawn, with plain numbers at its ticks."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    if not math.isfinite(axis.get_minpos()):  # nothing positive was drawn
+        return
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low)
+    if decades < _FEWEST_DECADES:
+        middle, half = math.sqrt(low * high), 10 ** (_FEWEST_DECADES / 2)
+        low, high = middle / half, middle * half
+        axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
+    steps = next((own for most, own in _STEPS if decades < most), (1.0,))
+    every = max(1, round(decades / 5))
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1, every)
+    ticks = [step * 10.0**exponent for exponent in exponents for step in steps]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def shorten(name: str, most: int = 24) -> str:
+    """A name that leaves room for the plot, without characters that no picture can show."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in name)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

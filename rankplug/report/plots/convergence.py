@@ -1,0 +1,134 @@
+"""How far the solvers of each stated problem were from its minimum, on their way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.exceptions import RankplugError
+from rankplug.registry import solver_class
+from rankplug.report.outcome import Outcome
+from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
+
+if TYPE_CHECKING:
+    from rankplug.report.report import Report
+
+__all__ = ["convergence", "same_objective"]
+
+_HOW = ("tol", "method", "variant", "preconditioner", "n_threads", "cache_mb")
+"""Parameters that say how to minimise, not what."""
+_SMALLEST = 1e-12
+"""Relative distances below it are rounding errors."""
+
+
+def convergence(report: Report, canvas: Canvas) -> list[Plot]:
+    """A picture for each objective, of two panels: against passes, or iterations, and seconds."""
+    plots = []
+    for group in same_objective(report.competitors):
+        lowest = _lower_bound(group)
+        steps = ("n_passes", "passes over the data")
+        if not all(_recorded(outcome, "n_passes").size for outcome in group):
+            steps = ("n_iter", "iterations")
+        panels = [
+            _panel(group, lowest, column, unit, canvas)
+            for column, unit in (steps, ("seconds", "seconds"))
+        ]
+        title = ", ".join(shorten(outcome.name) for outcome in group)
+        caption = f"Minimum: at least {lowest:.6g}. Problem: {_problem(group[0])[0]}."
+        plots.append(Plot(title, "\n".join(panels), caption))
+    return plots
+
+
+def same_objective(outcomes: tuple[Outcome, ...]) -> list[list[Outcome]]:
+    """The outcomes with a recorded objective, those together that minimised the same one.
+
+    The same one: the solvers state the same problem and agree in all parameters that both have
+    and that say what to minimise; others keep their defaults. Values of different objectives
+    have no common scale.
+    """
+    groups: list[tuple[tuple[Any, ...], list[Outcome]]] = []
+    for outcome in outcomes:
+        if outcome.result is None or _recorded(outcome, "objective").size < 2:
+            continue
+        problem, params, defaults = _problem(outcome)
+        for (other_problem, other_params, other_defaults), members in groups:
+            alike = problem == other_problem and all(
+                params.get(key, other_defaults.get(key)) == other_params.get(key, defaults.get(key))
+                for key in params.keys() | other_params.keys()
+            )
+            if alike:
+                members.append(outcome)
+                break
+        else:
+            groups.append(((problem, params, defaults), [outcome]))
+    return [members for _, members in groups]
+
+
+def _problem(outcome: Outcome) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+    """What the solver minimises, its parameters that may matter, and their defaults."""
+    try:
+        cls = solver_class(outcome.solver)
+        ignored = {*_HOW, cls.iteration_limit}
+        defaults = cls().get_params(deep=False)
+    except (RankplugError, TypeError):
+        return outcome.name, {}, {}
+    params = {key: value for key, value in outcome.params.items() if key not in ignored}
+    return cls.tags.problem, params, defaults
+
+
+def _panel(group: list[Outcome], lowest: float, column: str, unit: str, canvas: Canvas) -> str:
+    scale = abs(lowest) if abs(lowest) > _SMALLEST else 1.0
+    with canvas.axes(2.6) as axes:
+        for outcome in group:
+            style = canvas.styles[outcome.name]
+            places, objective = _recorded(outcome, column, "objective")
+            distance = (objective - lowest) / scale
+            above = distance > _SMALLEST
+            axes.plot(
+                places[above], distance[above], style.marker, color=style.color, linestyle="solid",
+                markevery=0.15,
+            )  # fmt: skip
+            certified, gap = _recorded(outcome, column, "duality_gap")
+            above = gap > _SMALLEST * scale
+            axes.plot(certified[above], gap[above] / scale, ":", color=style.color)
+            final = outcome.result.duality_gap if outcome.result is not None else None
+            if final is not None and final / scale > _SMALLEST:
+                axes.plot(
+                    places[-1], final / scale, style.marker, color=style.color,
+                    markerfacecolor="none", markersize=9,
+                )  # fmt: skip
+        plain_log_axis(axes.yaxis)
+        if column == "seconds" or _spans_decades(axes.dataLim):
+            plain_log_axis(axes.xaxis)
+        axes.set_xlabel(unit)
+        axes.set_ylabel("relative distance")
+        names = ", ".join(outcome.name for outcome in group)
+        return canvas.svg(axes, f"Convergence of {names} against {unit}")
+
+
+def _lower_bound(group: list[Outcome]) -> float:
+    """The best certified bound of the minimum, or the smallest value found if there is none."""
+    results = [outcome.result for outcome in group if outcome.result is not None]
+    certified = [
+        one.objective - one.duality_gap
+        for one in results
+        if one.objective is not None and one.duality_gap is not None
+    ]
+    return max(certified) if certified else min(_recorded(one, "objective").min() for one in group)
+
+
+def _recorded(outcome: Outcome, *columns: str) -> NDArray[np.float64]:
+    """Columns of the history, of the rows where all of them are known and finite."""
+    history = outcome.result.history if outcome.result is not None else ()
+    rows = [[row.get(column, math.nan) for column in columns] for row in history]
+    values = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
+    known: NDArray[np.float64] = values[np.isfinite(values).all(axis=1)].T
+    return known
+
+
+def _spans_decades(limits: Any) -> bool:
+    return bool(limits.x0 > 0 and limits.x1 > 30 * limits.x0)

@@ -1,0 +1,159 @@
+"""How the ranking of the test set looks from its top: NDCG at each cutoff, and the ROC curve."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import DataError
+from rankplug.metrics import Ndcg, parse_metric, per_instance, per_query
+from rankplug.report.outcome import Outcome
+from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis
+
+if TYPE_CHECKING:
+    from rankplug.report.report import Report
+
+__all__ = ["curves", "roc_curve"]
+
+_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50)
+_GRID = 200
+_SATISFIED = 0.98
+"""Share of positives from which the ROC curve is of no interest any more."""
+
+
+def curves(report: Report, canvas: Canvas) -> list[Plot]:
+    """The curves that the data allow: they need the test set and every solver's scores."""
+    if report.test is None:
+        return []
+    scored = [outcome for outcome in report.competitors if outcome.scores is not None]
+    if not scored:
+        return []
+    return [*_ndcg(report, report.test, scored, canvas), *_roc(report.test, scored, canvas)]
+
+
+def _ndcg(
+    report: Report, test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas
+) -> list[Plot]:
+    longest = int(np.diff(test.query_ptr).max()) if isinstance(test, RankingData) else test.n_labels
+    cutoffs = [k for k in _CUTOFFS if k <= longest]
+    metric = _gain_of(report)
+    if len(cutoffs) < 2:
+        return []
+    with canvas.axes() as axes:
+        for outcome in scored:
+            try:
+                values = _per_query(test, outcome, [replace(metric, k=k) for k in cutoffs])
+            except DataError:  # such labels have no gain
+                return []
+            style = canvas.styles[outcome.name]
+            counts = (~np.isnan(values)).sum(axis=1)
+            if not counts.all():
+                return []
+            means = np.nanmean(values, axis=1)
+            axes.plot(cutoffs, means, markersize=3.5, **vars(style))
+            if counts.min() > 1:
+                half = 1.96 * np.nanstd(values, axis=1, ddof=1) / np.sqrt(counts)
+                axes.fill_between(
+                    cutoffs, means - half, means + half, color=style.color, alpha=0.1, linewidth=0
+                )
+        axes.set_xlabel("cutoff k")
+        axes.set_ylabel(str(replace(metric, k=None)).replace("ndcg", "ndcg@k", 1))
+        svg = canvas.svg(axes, "NDCG at each cutoff of every solver")
+    caption = (
+        "Bands: 95 % for the mean of each solver alone, over queries. They may overlap where the "
+        "differences, query by query, are clear."
+    )
+    return [Plot("NDCG at each cutoff", svg, caption)]
+
+
+def _gain_of(report: Report) -> Ndcg:
+    """The recipe's own NDCG if it has one, so that gain and discount are the same."""
+    parsed = [parse_metric(name) for name in report.metrics]
+    return next((metric for metric in parsed if isinstance(metric, Ndcg)), Ndcg())
+
+
+def _per_query(
+    test: RankingData | LabelRankingData, outcome: Outcome, metrics: list[Ndcg]
+) -> NDArray[np.float64]:
+    assert outcome.scores is not None
+    if isinstance(test, RankingData):
+        found = per_query(test.relevance, outcome.scores, test.qid, metrics)
+    else:
+        found = per_instance(test.relevance, outcome.scores, metrics)
+    return np.array([found[str(metric)] for metric in metrics])
+
+
+def _roc(test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
+    if not isinstance(test, RankingData) or len(np.unique(test.relevance)) != 2:
+        return []
+    positive = test.relevance == test.relevance.max()
+    most_negatives = np.add.reduceat(~positive, test.query_ptr[:-1], dtype=np.int64).max()
+    if most_negatives < 10:
+        return []
+    first = 1.0 / most_negatives
+    grid = np.geomspace(first, 1.0, _GRID)
+    found = {
+        outcome.name: roc_curve(positive, outcome.scores, test.query_ptr, np.append(0.0, grid))
+        for outcome in scored
+        if outcome.scores is not None
+    }
+    satisfied = [grid[np.searchsorted(curve[1:], _SATISFIED).clip(max=_GRID - 1)]
+                 for curve in found.values()]  # fmt: skip
+    end = float(np.clip(1.3 * max(satisfied), 10 * first, 1.0))
+    with canvas.axes() as axes:
+        for name, curve in found.items():
+            style = canvas.styles[name]
+            # A logarithmic axis has no zero: "no negative above" stands left of the first one.
+            rates = np.append(first / 2, grid)
+            axes.step(rates, curve, where="post", color=style.color, linestyle=style.linestyle)
+            axes.plot(first / 2, curve[0], style.marker, color=style.color, clip_on=False)
+        axes.set_xlim(first / 2, end)
+        plain_log_axis(axes.xaxis)
+        axes.set_ylim(top=1.01)
+        axes.set_xlabel("false positive rate")
+        axes.set_ylabel("share of positives found")
+        svg = canvas.svg(axes, "Early part of the ROC curve of every solver")
+    caption = "At the left edge no negative is above: the markers are pos@top." + (
+        " Mean over queries." if test.n_queries > 1 else ""
+    )
+    return [Plot("Early part of the ROC curve", svg, caption)]
+
+
+def roc_curve(
+    positive: NDArray[np.bool_],
+    scores: NDArray[np.float64],
+    query_ptr: NDArray[np.int64],
+    rates: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Share of positives above all but a share of the negatives; mean over the queries.
+
+    A positive counts at the false positive rate ``r`` if at most ``r n`` of the n negatives of
+    its query have a score as high as its own or higher: at rate 0 this is pos@top.
+
+    Parameters
+    ----------
+    positive : bool ndarray of shape (n_samples,)
+    scores : float64 ndarray of shape (n_samples,)
+    query_ptr : int64 ndarray of shape (n_queries + 1,)
+        Queries without positives or without negatives do not count.
+    rates : float64 ndarray of shape (n_rates,)
+        From 0 to 1.
+
+    Returns
+    -------
+    float64 ndarray of shape (n_rates,)
+    """
+    curves = []
+    for start, stop in itertools.pairwise(query_ptr):
+        relevant = positive[start:stop]
+        own, others = scores[start:stop][relevant], np.sort(scores[start:stop][~relevant])
+        if len(own) and len(others):
+            above = np.sort(len(others) - np.searchsorted(others, own, side="left"))
+            allowed = np.floor(rates * len(others) + 1e-9)
+            curves.append(np.searchsorted(above, allowed, side="right") / len(own))
+    return np.mean(curves, axis=0) if curves else np.full(len(rates), np.nan)

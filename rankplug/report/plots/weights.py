@@ -1,0 +1,119 @@
+"""Which features the models use: signed weights of linear models, importances of others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import Matrix
+from rankplug.models import LinearModel, Model
+from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
+from rankplug.scaling import ScaledModel
+
+if TYPE_CHECKING:
+    from rankplug.report.report import Report
+
+__all__ = ["weights"]
+
+_MOST_FEATURES = 15
+
+
+@dataclass(frozen=True)
+class _Influence:
+    """How much each feature counts; `signed` if it says in which direction, too."""
+
+    name: str
+    values: NDArray[np.float64]
+    signed: bool
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Percent of the largest."""
+        largest = np.abs(self.values).max(initial=0.0)
+        shares: NDArray[np.float64] = 100 * self.values / largest if largest else self.values
+        return shares
+
+
+def weights(report: Report, canvas: Canvas) -> list[Plot]:
+    """A panel for each model that tells, all with the same features in the same order."""
+    spread = None if report.test is None else _deviation(report.test.X)
+    found = []
+    for outcome in report.competitors:
+        if outcome.result is not None:
+            influence = _influence(outcome.name, outcome.result.model, spread)
+            if influence is not None and influence.values.any():
+                found.append(influence)
+    if not found or len({len(one.values) for one in found}) != 1:
+        return []
+    strength = np.max([np.abs(one.shares) for one in found], axis=0)
+    chosen = np.argsort(-strength, kind="stable")[:_MOST_FEATURES]
+    labels = _labels(report, chosen)
+    return [_panel(one, chosen, labels, canvas) for one in found]
+
+
+def _influence(name: str, model: Model, spread: NDArray[np.float64] | None) -> _Influence | None:
+    coef = _coefficients(model)
+    if coef is not None:
+        return _Influence(name, coef if spread is None else coef * spread, signed=True)
+    importances = model.feature_importances()
+    return None if importances is None else _Influence(name, importances, signed=False)
+
+
+def _coefficients(model: Model) -> NDArray[np.float64] | None:
+    """Weights of the features as they come, of a model that ranks documents by them."""
+    if isinstance(model, ScaledModel):
+        inner = _coefficients(model.model)
+        return None if inner is None else inner * model.scaling.factor
+    return model.coef if isinstance(model, LinearModel) else None
+
+
+def _deviation(X: Matrix) -> NDArray[np.float64]:
+    """Standard deviation of each feature, which makes weights comparable."""
+    from sklearn.preprocessing import StandardScaler
+
+    deviation: NDArray[np.float64] = np.sqrt(StandardScaler(with_mean=False).fit(X).var_)
+    return deviation
+
+
+def _labels(report: Report, chosen: NDArray[np.int64]) -> list[str]:
+    models = [outcome.result.model for outcome in report.succeeded if outcome.result is not None]
+    names = next((model.feature_names for model in models if model.feature_names), None)
+    return [f"column {i}" if names is None else shorten(names[i]) for i in chosen]
+
+
+def _panel(one: _Influence, chosen: NDArray[np.int64], labels: list[str], canvas: Canvas) -> Plot:
+    shares = one.shares[chosen]
+    places = np.arange(len(chosen))
+    colors = [POSITIVE if share >= 0 else NEGATIVE for share in shares] if one.signed else INK
+    with canvas.axes(0.8 + 0.21 * len(chosen), left=room_for(labels)) as axes:
+        axes.barh(places, shares, height=0.62, color=colors, alpha=1.0 if one.signed else 0.55)
+        if one.signed:
+            _print_signs(axes, shares)
+            axes.axvline(0.0, color=INK, linewidth=0.8)
+        axes.set_yticks(places, labels)
+        axes.set_ylim(len(chosen) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        largest = math.nan if not len(one.values) else np.abs(one.values).max()
+        axes.set_xlabel("% of the largest")
+        svg = canvas.svg(axes, f"Features of {one.name}")
+    return Plot(one.name, svg, f"Largest: {largest:.3g}.")
+
+
+def _print_signs(axes: object, shares: NDArray[np.float64]) -> None:
+    """The signs in ink, for those who do not see the colours."""
+    for place, share in enumerate(shares):
+        if abs(share) > 1:
+            axes.annotate(  # type: ignore[attr-defined]
+                "+" if share > 0 else "−",  # noqa: RUF001
+                (share, place),
+                xytext=(4 if share > 0 else -4, 0),
+                textcoords="offset points",
+                ha="left" if share > 0 else "right",
+                va="center",
+            )
+    axes.margins(x=0.08)  # type: ignore[attr-defined]

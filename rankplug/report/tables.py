@@ -1,0 +1,299 @@
+"""The tables of a report, in a form that text, Markdown and HTML share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankplug.report.statistics import CONFIDENCE, Comparison, count
+
+if TYPE_CHECKING:
+    from rankplug.report.outcome import Outcome
+    from rankplug.report.report import Report
+
+__all__ = ["Cell", "Table", "comparisons", "costs", "disagreements", "repeats", "results"]
+
+_FEW_QUERIES = 30
+_MOST_DISAGREEMENTS = 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table; `best` marks the winner of a metric."""
+
+    text: str
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells.
+
+    Attributes
+    ----------
+    title : str
+    header : tuple of str
+    rows : tuple of tuples of Cell
+    align : str
+        ``<`` (left) or ``>`` (right) for each column.
+    notes : tuple of str
+        What has to be said below.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    align: str
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_columns(
+        cls,
+        title: str,
+        columns: Mapping[str, Sequence[Cell]],
+        left: Iterable[str],
+        notes: Iterable[str] = (),
+    ) -> Table:
+        """A table of named columns, those in `left` aligned to the left."""
+        align = "".join("<" if name in set(left) else ">" for name in columns)
+        rows = tuple(zip(*columns.values(), strict=True))
+        return cls(title, tuple(columns), rows, align, tuple(notes))
+
+
+def results(report: Report) -> Table:
+    """Quality of every solver on the test set."""
+    outcomes = report.outcomes
+    columns = {"solver": [Cell(outcome.name) for outcome in outcomes]}
+    against = f"against {report.baseline}"
+    for metric in report.metrics:
+        best = report.winners(metric)
+        columns[metric] = [
+            Cell(number(outcome.score(metric), "{:.4f}"), outcome.name in best)
+            for outcome in outcomes
+        ]
+        if metric == report.metrics[0] and report.comparisons:
+            verdicts = {one.name: one.verdict for one in report.comparisons}
+            columns[against] = [Cell(verdicts.get(outcome.name, "-")) for outcome in outcomes]
+    columns["train s"] = [Cell(number(outcome.train_seconds, "{:.2f}")) for outcome in outcomes]
+    columns["passes"] = _of_results(outcomes, "n_passes", "{:.1f}")
+    columns["duality gap"] = _of_results(outcomes, "duality_gap", "{:.2g}")
+    columns["status"] = [Cell(outcome.status) for outcome in outcomes]
+    return Table.of_columns("Results on the test set", columns, {"solver", against, "status"})
+
+
+def comparisons(report: Report) -> Table | None:
+    """Every solver against the baseline, in the primary metric."""
+    found = report.comparisons
+    if not found:
+        return None
+    percent = f"{CONFIDENCE:.0%}".replace("%", " %")
+    columns = {
+        "solver": [Cell(one.name) for one in found],
+        "difference": [Cell(number(one.difference, "{:+.4f}")) for one in found],
+        f"{percent} interval": [Cell(_interval(one)) for one in found],
+        "p (Holm)": [Cell(_p_value(one.p_holm)) for one in found],
+        "wins": [Cell(f"{one.wins:,}") for one in found],
+        "ties": [Cell(f"{one.ties:,}") for one in found],
+        "losses": [Cell(f"{one.losses:,}") for one in found],
+        "verdict": [Cell(one.verdict) for one in found],
+    }
+    title = f"{found[0].metric} against {found[0].baseline}"
+    return Table.of_columns(title, columns, {"solver", "verdict"}, _about_comparisons(report))
+
+
+def costs(report: Report) -> Table | None:
+    """What training, keeping and using each solver takes; None if nothing was measured."""
+    outcomes = report.succeeded
+    if not any(outcome.costs for outcome in outcomes):
+        return None
+    columns = {"solver": [Cell(outcome.name) for outcome in outcomes]}
+    notes = []
+    for key, title, form, about in COSTS:
+        values = [cost(outcome, key) for outcome in outcomes]
+        if not all(math.isnan(value) for value in values):
+            columns[title] = [Cell(form(value)) for value in values]
+            notes += [about] if about else []
+    return Table.of_columns("Costs", columns, {"solver"}, notes)
+
+
+def tuning(report: Report) -> Table | None:
+    """What tuning found, and in how many trials; None if nothing was tuned."""
+    tuned = [(one.name, one.tuning) for one in report.outcomes if one.tuning is not None]
+    if not tuned:
+        return None
+    columns = {
+        "solver": [Cell(name) for name, _ in tuned],
+        "trials": [Cell(f"{summary.n_trials:,}") for _, summary in tuned],
+        "pruned": [Cell(f"{summary.n_pruned:,}") for _, summary in tuned],
+        "failed": [Cell(f"{summary.n_failed:,}") for _, summary in tuned],
+        "seconds": [Cell(number(summary.seconds, "{:.1f}")) for _, summary in tuned],
+        f"best {tuned[0][1].metric}": [
+            Cell(number(summary.best_value, "{:.4f}")) for _, summary in tuned
+        ],
+        "with": [Cell(_parameters(summary.best_params)) for _, summary in tuned],
+    }
+    return Table.of_columns("Tuning", columns, {"solver", "with"})
+
+
+def repeats(report: Report) -> Table | None:
+    """The primary metric in each fold or for each seed; None if there was only one."""
+    outcomes = [outcome for outcome in report.succeeded if outcome.repeats]
+    if not outcomes:
+        return None
+    metric = report.metrics[0]
+    values = [[one.get(metric, math.nan) for one in outcome.repeats] for outcome in outcomes]
+    columns = {
+        "solver": [Cell(outcome.name) for outcome in outcomes],
+        "mean": [Cell(number(float(np.mean(row)), "{:.4f}")) for row in values],
+        "deviation": [
+            Cell(number(float(np.std(row, ddof=1)) if len(row) > 1 else None, "{:.4f}"))
+            for row in values
+        ],
+    }
+    for place in range(max(map(len, values))):
+        columns[str(place + 1)] = [
+            Cell(number(row[place] if place < len(row) else None, "{:.4f}")) for row in values
+        ]
+    return Table.of_columns(f"{metric} of each repetition", columns, {"solver"})
+
+
+def disagreements(report: Report) -> Table | None:
+    """The queries on which the solvers' values of the primary metric lie farthest apart."""
+    metric = report.metrics[0]
+    outcomes = [outcome for outcome in report.competitors if metric in outcome.per_query]
+    if len(outcomes) < 2 or len(report.query_ids) < 2:
+        return None
+    values = np.array([outcome.per_query[metric] for outcome in outcomes])
+    spread = np.ptp(values, axis=0)
+    order = np.argsort(-np.nan_to_num(spread, nan=-1.0), kind="stable")[:_MOST_DISAGREEMENTS]
+    chosen = order[np.nan_to_num(spread[order]) > 0]
+    if not len(chosen):
+        return None
+    columns = {"query": [Cell(str(report.query_ids[q])) for q in chosen]}
+    columns["spread"] = [Cell(number(spread[q], "{:.4f}")) for q in chosen]
+    best = values[:, chosen] == report.best_value(metric, values[:, chosen])
+    for outcome, row, wins in zip(outcomes, values, best, strict=True):
+        columns[outcome.name] = [
+            Cell(number(row[q], "{:.4f}"), bool(win)) for q, win in zip(chosen, wins, strict=True)
+        ]
+    return Table.of_columns(f"Queries of largest disagreement in {metric}", columns, {"query"})
+
+
+def number(value: float | None, form: str) -> str:
+    """The formatted number, a dash if there is none."""
+    return "-" if value is None or math.isnan(value) else form.format(value)
+
+
+def size(value: float) -> str:
+    """Bytes in words: ``12 kB``, ``3.4 MB``."""
+    if math.isnan(value):
+        return "-"
+    for unit in ("B", "kB", "MB"):
+        if value < 999.5:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} GB"
+
+
+def cost(outcome: Outcome, key: str) -> float:
+    """A cost of an outcome by its key, also if the result or the outcome itself knows it."""
+    known: list[float | None] = [
+        getattr(outcome, key, None),
+        outcome.costs.get(key),
+        getattr(outcome.result, key, None),
+    ]
+    return next((float(value) for value in known if value is not None), math.nan)
+
+
+def _three_digits(value: float) -> str:
+    return number(value, "{:.0f}" if abs(value) >= 1000 else "{:.3g}")
+
+
+COSTS = (
+    ("train_seconds", "training s", _three_digits, ""),
+    ("train_cpu_seconds", "CPU s", _three_digits, "CPU s: processor time of all threads"),
+    (
+        "seconds_to_99",
+        "s to 99 %",
+        _three_digits,
+        "s to 99 %: training time after which the solver, stopped there, has 99 % of its quality",
+    ),
+    ("n_passes", "passes", _three_digits, ""),
+    (
+        "train_peak_bytes",
+        "memory",
+        size,
+        "memory: by how much training raised the process's highest resident memory, at least",
+    ),
+    ("model_bytes", "model", size, "model: size of its files"),
+    (
+        "predict_us_1",
+        "µs/row alone",
+        _three_digits,
+        "µs/row: microseconds of prediction per row, called with one row, 100, or 10,000",
+    ),
+    ("predict_us_100", "of 100", _three_digits, ""),
+    ("predict_us_10000", "of 10,000", _three_digits, ""),
+)
+"""Key, title, format and explanation of each cost."""
+
+
+def _of_results(outcomes: Iterable[Outcome], name: str, form: str) -> list[Cell]:
+    values = [getattr(outcome.result, name, None) for outcome in outcomes]
+    return [Cell(number(value, form)) for value in values]
+
+
+def _interval(one: Comparison) -> str:
+    return "-" if math.isnan(one.low) else f"{one.low:+.4f} to {one.high:+.4f}"
+
+
+def _p_value(p: float) -> str:
+    if math.isnan(p):
+        return "-"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _parameters(params: Mapping[str, Any]) -> str:
+    shown = (
+        f"{value:.4g}" if isinstance(value, float) else str(value) for value in params.values()
+    )
+    return ", ".join(f"{name}={value}" for name, value in zip(params, shown, strict=True))
+
+
+def _about_comparisons(report: Report) -> list[str]:
+    """How to read the table, and what its numbers cannot say."""
+    found = report.comparisons
+    most = max(found, key=lambda one: one.n_queries)
+    n = most.n_queries
+    if n < 2:
+        return [
+            f"there is no test on {count(n, 'query', 'queries')}: the difference may be chance; "
+            "compare on more queries"
+        ]
+    notes = [
+        f"difference: mean over {n:,} queries; interval: bootstrap over queries; p: paired "
+        "randomisation test, corrected by Holm's method for "
+        + count(len(found), "solver", "solvers")
+    ]
+    notes.append(
+        "interval and p say what to expect of these trained models on other queries, not of "
+        "training anew"
+    )
+    if most.smallest_p > 1 - CONFIDENCE:
+        notes.append(
+            f"{n} queries are too few: the smallest possible p is {most.smallest_p:.2g}, whatever "
+            "the results"
+        )
+    elif n < _FEW_QUERIES:
+        notes.append(f"with {n} queries the interval tends to be too narrow")
+    scores = {outcome.name: outcome.score(most.metric) for outcome in report.outcomes}
+    shown = {one.name: scores[one.name] - scores[one.baseline] for one in found}
+    if any(abs(shown[one.name] - one.difference) > 5e-5 for one in found):
+        notes.append(
+            "every query counts alike here, so that differences are not those of the results above"
+        )
+    return notes

@@ -1,0 +1,114 @@
+"""From a recipe to a report: every solver trained on the same data, every one scored alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rankplug.recipe import Recipe
+from rankplug.registry import make_solver
+from rankplug.report import Outcome, ParetoTrials, Report, write_report
+from rankplug.runner.best import write_best
+from rankplug.runner.digests import digests
+from rankplug.runner.observer import Observer, Observers
+from rankplug.runner.output import JOURNAL, default_output, make_folder, require_no_report
+from rankplug.runner.plan import Plan, make_plan
+from rankplug.runner.progress import ProgressBars
+from rankplug.runner.sanity import competitors
+from rankplug.runner.turn import Turn
+from rankplug.splits import Splits, load_splits, query_ids
+
+__all__ = ["run"]
+
+
+def run(
+    recipe: Recipe,
+    *,
+    observer: Observer | Iterable[Observer] = (),
+    progress: bool = True,
+    output: str | Path | None = None,
+    resume: bool = False,
+) -> Report:
+    """Tune, train and score every solver of a recipe, and write the report's files.
+
+    A solver that fails becomes an outcome with the status "failed"; the others still run.
+    When the user interrupts a solver (Ctrl-C), its outcome is "stopped", the rest is left out,
+    and the report has `interrupted` set.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    observer : Observer or several of them
+    progress : bool
+        Show a progress bar for each solver if standard error is a terminal.
+    output : path, optional
+        Folder for the report's files; `default_output` if left out.
+    resume : bool
+        Go on with tuning studies that are there already, and replace an earlier report.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be read, scaled or divided, or the splits do not fit each other.
+    ParameterError
+        If the folder cannot be written to, or holds a report and `resume` is false.
+    """
+    folder = default_output(recipe) if output is None else Path(output)
+    if not resume:
+        require_no_report(folder)
+    splits = load_splits(recipe)
+    plan = make_plan(recipe, splits)
+    given = [observer] if isinstance(observer, Observer) else list(observer)
+    # First, so that a bar is closed before the others begin to write.
+    observers = Observers([ProgressBars(), *given] if progress else given)
+    make_folder(folder)
+    try:
+        observers.run_started(recipe, splits)
+        report = _compete(recipe, splits, plan, observers, folder, resume)
+        observers.run_finished(report, folder)
+    except BaseException as error:
+        observers.run_failed(error)
+        raise
+    return report
+
+
+def _compete(
+    recipe: Recipe,
+    splits: Splits,
+    plan: Plan,
+    observers: Observer,
+    folder: Path,
+    resume: bool,
+) -> Report:
+    """Give each solver its turn and write the report, also of a part of them."""
+    storage = recipe.tune.storage if recipe.tune is not None else None
+    outcomes: list[Outcome] = []
+    pareto: list[ParetoTrials] = []
+    try:
+        for entry in competitors(recipe, plan.test):
+            held = {} if recipe.tune is None else entry.held
+            solver = make_solver(entry.solver, **{**entry.params, **held})
+            observers.solver_started(entry.name, solver)
+            turn = Turn(entry, solver, recipe, plan, observers, storage or folder / JOURNAL, resume)
+            outcomes.append(turn.outcome())
+            pareto += filter(None, [turn.pareto()])
+            observers.solver_finished(outcomes[-1])
+            if outcomes[-1].interrupted:
+                break
+    finally:
+        report = Report(
+            name=recipe.name,
+            metrics=recipe.metrics,
+            outcomes=tuple(outcomes),
+            recipe=recipe.to_yaml(),
+            splits=plan.sizes,
+            query_ids=query_ids(plan.test),
+            baseline=recipe.baseline,
+            digests=digests(recipe, splits, outcomes),
+            pareto=tuple(pareto),
+            test=plan.test,
+        )
+        write_report(report, folder)
+        if recipe.tune is not None and not plan.folded:
+            write_best(recipe, outcomes, folder)
+    return report

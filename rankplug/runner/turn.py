@@ -1,0 +1,136 @@
+"""A solver's turn: tuned, trained and scored as often as the plan says, whatever happens."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rankplug.exceptions import RankplugError
+from rankplug.recipe import Entry, Recipe
+from rankplug.report import Outcome, ParetoTrials
+from rankplug.report.costs import learning_curve, measure, seconds_to_share
+from rankplug.runner.observer import Observer
+from rankplug.runner.plan import Part, Plan
+from rankplug.runner.trainer import Prepared, scored, trained
+from rankplug.runner.tuner import TrialLog, is_tunable, tuned
+from rankplug.solver import Progress, Solver
+
+__all__ = ["Turn"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Turn:
+    """One entry of a recipe on its way to an `Outcome`.
+
+    Attributes
+    ----------
+    entry : Entry
+    solver : Solver
+        With the entry's parameters.
+    recipe : Recipe
+    plan : Plan
+    observers : Observer
+    storage : str or Path
+        Where studies are kept.
+    resume : bool
+        Whether studies that are there already are gone on with.
+    logs : list of TrialLog
+        One for each study.
+    """
+
+    entry: Entry
+    solver: Solver
+    recipe: Recipe
+    plan: Plan
+    observers: Observer
+    storage: str | Path
+    resume: bool
+    logs: list[TrialLog] = field(default_factory=list)
+
+    def outcome(self) -> Outcome:
+        """The outcome of all parts; "failed" or "stopped" if there is none."""
+        params = self.solver.get_params(deep=False)
+        nothing = Outcome(self.entry.name, self.entry.solver, params, "failed")
+        try:
+            return self.plan.merge(self._parts(nothing), self.recipe.metrics)
+        except KeyboardInterrupt:
+            return self._broken(nothing, "interrupted by the user", status="stopped")
+        except RankplugError as error:
+            return self._broken(nothing, str(error))
+        except Exception as error:
+            _log.debug("%s failed", self.entry.name, exc_info=True)
+            return self._broken(nothing, f"{type(error).__name__}: {error}".rstrip(": "))
+
+    def pareto(self) -> ParetoTrials | None:
+        """The trials of the first study, if it had several objectives."""
+        return self.logs[0].pareto(self.entry.name) if self.logs else None
+
+    def _broken(self, outcome: Outcome, error: str, status: str = "failed") -> Outcome:
+        tuning = self.logs[-1].summary() if self.logs else None
+        return replace(outcome, status=status, error=error, tuning=tuning)
+
+    def _parts(self, nothing: Outcome) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        solver, known = self.solver, None
+        for part in self.plan.parts:
+            data = part.prepare()
+            outcome = nothing
+            if data is not known and self._is_tuned(data):
+                solver = self._tune(part, data)
+                outcome = replace(nothing, tuning=self.logs[-1].summary())
+            known = data
+            outcome = self._train(outcome, solver, part, data)
+            if not outcomes:
+                outcome = self._with_costs(outcome, solver, part, data)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _is_tuned(self, data: Prepared) -> bool:
+        return self.recipe.tune is not None and is_tunable(self.solver, self.entry, data.train)
+
+    def _tune(self, part: Part, data: Prepared) -> Solver:
+        self.logs.append(TrialLog(self.recipe))
+        told = self.observers.tuning_started(self.entry.name, part.label)
+        return tuned(
+            self.solver,
+            self.entry,
+            self.recipe,
+            data.splits,
+            study_name=" ".join(filter(None, (self.entry.name, part.label))),
+            storage=self.storage,
+            resume=self.resume,
+            observers=[self.logs[-1], *told],
+        )
+
+    def _train(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
+        name = self.entry.name
+        self.observers.training_started(name, part.label, solver)
+
+        def tell(progress: Progress) -> None:
+            self.observers.progress(name, progress)
+
+        outcome = trained(outcome, solver, data, part.seed, tell)
+        return scored(outcome, self.recipe.metrics, data.splits)
+
+    def _with_costs(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
+        assert outcome.result is not None
+        test = data.splits["test"]
+        costs = {**outcome.costs, **measure(outcome.result.model, test)}
+        if not self.recipe.learning_curve:
+            return replace(outcome, costs=costs)
+        curve = learning_curve(
+            solver,
+            data.train,
+            test,
+            self.recipe.primary_metric,
+            valid=data.valid,
+            random_state=part.seed,
+            scaling=data.scaling,
+        )
+        reached = seconds_to_share(curve, self.recipe.primary_metric)
+        if reached is not None:
+            costs["seconds_to_99"] = reached
+        return replace(outcome, costs=costs, learning_curve=curve)

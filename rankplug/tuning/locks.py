@@ -1,0 +1,146 @@
+"""Locks of the operating system: they end with the process that holds them, however it ends.
+
+This module imports optuna: it is itself imported in functions only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from optuna.storages.journal import JournalFileOpenLock
+
+__all__ = ["JournalLock", "Workers", "locked", "locked_here", "private_file"]
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Wait for the lock on a file, which is made if need be, and hold it."""
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_here(name: str) -> Iterator[None]:
+    """Hold a lock that has no file of its own place, against processes of this machine."""
+    with locked(private_file(name).with_suffix(".lock")):
+        yield
+
+
+def private_file(name: str) -> Path:
+    """A file name in the folder for temporary files, the same for the same name."""
+    key = uuid.uuid5(uuid.NAMESPACE_URL, name).hex
+    return Path(tempfile.gettempdir(), f"rankplug-{os.getuid()}-{key}")
+
+
+class JournalLock(JournalFileOpenLock):
+    """For writing to a journal; Optuna's own locks outlive a killed process by half a minute.
+
+    What such a process had written of a line is cut off: Optuna could not read the journal any
+    more once another line follows.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(str(journal))
+        self._journal = journal
+        self._held = ExitStack()
+
+    def acquire(self) -> bool:
+        """Wait for the lock."""
+        self._held.enter_context(locked(self._journal.with_name(f"{self._journal.name}.lock")))
+        _cut_off_half_a_line(self._journal)
+        return True
+
+    def release(self) -> None:
+        """Let others have the lock."""
+        self._held.close()
+
+
+class Workers:
+    """The processes that work on the studies of a storage; each holds a lock on a file.
+
+    Parameters
+    ----------
+    marks : Path
+        Beginning of the names of these files.
+    shared : bool
+        Whether every process that can use the storage can see the files.
+    """
+
+    def __init__(self, marks: Path, *, shared: bool) -> None:
+        self._marks = marks
+        self._shared = shared
+
+    @contextmanager
+    def join(self) -> Iterator[str]:
+        """Be one of them; gives the worker's name."""
+        name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        file, unfinished = self._file(name), self._marks.with_name(f".{name}")
+        with locked(unfinished):
+            # It must not be seen before it is locked.
+            unfinished.rename(file)
+            try:
+                yield name
+            finally:
+                file.unlink(missing_ok=True)
+
+    @contextmanager
+    def one_at_a_time(self) -> Iterator[None]:
+        """Wait until no other worker of this machine is in such a block."""
+        with locked_here(str(self._marks.absolute())):
+            yield
+
+    def alive(self, name: str) -> bool:
+        """Whether that worker still runs; of another machine we may not know, and say yes."""
+        file = self._file(name)
+        if file.exists():
+            return not _is_free(file)
+        return not self._shared and not name.startswith(f"{socket.gethostname()}-")
+
+    def others(self, name: str) -> bool:
+        """Whether any worker but this one runs, as far as can be seen; forgets those that died."""
+        found = False
+        for file in self._marks.parent.glob(f"{self._marks.name}.*.worker"):
+            if file == self._file(name):
+                continue
+            if _is_free(file):
+                file.unlink(missing_ok=True)
+            else:
+                found = True
+        return found
+
+    def _file(self, name: str) -> Path:
+        return self._marks.with_name(f"{self._marks.name}.{name}.worker")
+
+
+def _is_free(file: Path) -> bool:
+    with suppress(FileNotFoundError):
+        descriptor = os.open(file, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+    return True
+
+
+def _cut_off_half_a_line(journal: Path) -> None:
+    with open(journal, "rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size == 0:
+            return
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)

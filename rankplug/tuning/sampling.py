@@ -1,0 +1,204 @@
+"""Where the parameters of a trial come from.
+
+This module imports optuna: it is itself imported in functions only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from optuna import Study
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
+
+from rankplug.exceptions import ParameterError
+from rankplug.tuning.trials import counts
+
+__all__ = ["SamplerName", "TrialSampler", "make_sampler"]
+
+SamplerName: TypeAlias = Literal["tpe", "random", "qmc", "grid"]
+Distributions: TypeAlias = Mapping[str, BaseDistribution]
+
+_GRID_VALUES = 8
+_MOST_POINTS = 10_000
+
+
+class TrialSampler(BaseSampler):
+    """One sampler for each trial, so that its seed can be the study's and the trial's number.
+
+    Trial 7 then draws the same numbers whichever process runs it, before or after a restart,
+    and no two processes draw the same. A value may also be chosen instead of sampled: the C of
+    a path, which is known at the end of its trial only.
+
+    Parameters
+    ----------
+    make : callable
+        The sampler of a trial, from its number.
+    distributions : dict
+        What is sampled.
+    """
+
+    def __init__(self, make: Callable[[int], BaseSampler], distributions: Distributions) -> None:
+        self.distributions = dict(distributions)
+        self._make = make
+        self._of_trial: dict[int, BaseSampler] = {}
+        self._chosen: dict[int, dict[str, float]] = {}
+
+    def choose(self, number: int, **values: float) -> None:
+        """Give a trial these values when it asks for them."""
+        self._chosen[number] = values
+
+    def exhausted(self, study: Study) -> bool:
+        """Whether there is nothing left to try."""
+        return not self.distributions and any(map(counts, study.get_trials(deepcopy=False)))
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Make the trial's sampler."""
+        self._of_trial[trial.number] = self._make(trial.number)
+        self._of_trial[trial.number].before_trial(study, trial)
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """What the trial's sampler samples together, without what is chosen."""
+        space = self._of_trial[trial.number].infer_relative_search_space(study, trial)
+        return {name: space[name] for name in space if name in self.distributions}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """As the trial's sampler."""
+        return self._of_trial[trial.number].sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """The chosen value, else as the trial's sampler."""
+        chosen = self._chosen.get(trial.number, {})
+        if param_name in chosen:
+            return chosen[param_name]
+        sampler = self._of_trial[trial.number]
+        return sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Forget the trial, which another process may have begun."""
+        self._of_trial.pop(trial.number, None)
+        self._chosen.pop(trial.number, None)
+
+
+def make_sampler(name: SamplerName, distributions: Distributions, seed: int) -> TrialSampler:
+    """The sampler of that name.
+
+    Raises
+    ------
+    ParameterError
+        If a grid would have too many points.
+    """
+    if name == "grid":
+        return _GridSampler(distributions, seed)
+    if name == "qmc":
+        # All trials share one sequence, whose state is in the storage.
+        return TrialSampler(lambda _: _Qmc(distributions, seed), distributions)
+    kind = TPESampler if name == "tpe" else RandomSampler
+    return TrialSampler(lambda number: kind(seed=_seed_of_trial(seed, number)), distributions)
+
+
+def _seed_of_trial(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+class _Qmc(QMCSampler):
+    """Knows its space from the beginning, instead of from the first trial."""
+
+    def __init__(self, distributions: Distributions, seed: int) -> None:
+        super().__init__(scramble=True, seed=seed, warn_independent_sampling=False)
+        self._distributions = dict(distributions)
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return {name: dist for name, dist in self._distributions.items() if not dist.single()}
+
+
+class _GridSampler(TrialSampler):
+    """The points of a grid in random order, those of killed trials again.
+
+    Optuna's own takes the point of a killed trial as done, and ends `Study.optimize`, which is
+    not used here.
+    """
+
+    def __init__(self, distributions: Distributions, seed: int) -> None:
+        super().__init__(lambda _: RandomSampler(seed), distributions)
+        axes = {name: _grid_values(one) for name, one in distributions.items()}
+        size = math.prod(len(axis) for axis in axes.values())
+        if size > _MOST_POINTS:
+            sizes = " x ".join(f"{len(axis)} of {name}" for name, axis in axes.items())
+            raise ParameterError(
+                f"a grid of {sizes} has {size:,} points, more than {_MOST_POINTS:,}: give "
+                "choices or fixed values in space, or take another sampler"
+            )
+        points = [
+            dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
+        ]
+        self._points = [points[i] for i in np.random.default_rng(seed).permutation(size)]
+
+    def exhausted(self, study: Study) -> bool:
+        """Whether each point was tried or is being tried."""
+        return next(self._untried(study), None) is None
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Choose the next point."""
+        super().before_trial(study, trial)
+        self.choose(trial.number, **next(self._untried(study), self._points[0]))
+
+    def choose(self, number: int, **values: Any) -> None:
+        """Give a trial these values in addition to those of its point."""
+        super().choose(number, **{**self._chosen.get(number, {}), **values})
+
+    def _untried(self, study: Study) -> Iterator[dict[str, Any]]:
+        trials = study.get_trials(deepcopy=False)
+        tried = {self._key(trial.params) for trial in trials if counts(trial)}
+        return (point for point in self._points if self._key(point) not in tried)
+
+    def _key(self, params: Mapping[str, Any]) -> str:
+        # As text, in which True is not 1.
+        return repr([params.get(name) for name in self.distributions])
+
+
+def _grid_values(distribution: BaseDistribution) -> list[Any]:
+    """All choices, or up to eight values from the lowest to the highest."""
+    if isinstance(distribution, CategoricalDistribution):
+        return list(distribution.choices)
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    low, high = distribution.low, distribution.high
+    if distribution.log:
+        values = np.geomspace(low, high, _GRID_VALUES)
+    else:
+        values = np.linspace(low, high, _GRID_VALUES)
+    if distribution.step is not None:
+        # The nearest that the steps allow, in a set because several may be the same.
+        steps = np.unique(np.rint((values - low) / distribution.step))
+        values = low + distribution.step * steps
+    if isinstance(distribution, IntDistribution):
+        return [int(value) for value in np.rint(values)]
+    return [float(value) for value in values if low <= value <= high]

@@ -1,0 +1,203 @@
+"""Search spaces: a solver's own, and what a caller or a recipe says instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from rankplug.exceptions import ParameterError, nearest
+from rankplug.parameters import Integer, Optional, Parameter, Real
+from rankplug.solver import Data, Solver
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["Space", "read_space"]
+
+_RANGE = ("low", "high", "log", "step")
+
+
+@dataclass(frozen=True)
+class Space:
+    """What to search, and what to hold.
+
+    Attributes
+    ----------
+    distributions : dict of optuna distributions
+        The searched parameters.
+    fixed : dict
+        Parameters with one value for all trials.
+    """
+
+    distributions: Mapping[str, BaseDistribution]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_space(
+    solver: Solver, overrides: Mapping[str, Any] | None = None, data: Data | None = None
+) -> Space:
+    """The solver's search space with some parameters replaced.
+
+    Parameters
+    ----------
+    solver : Solver
+        Its own parameters hold wherever nothing is searched.
+    overrides : mapping, optional
+        By parameter: ``{"low": 1e-6, "high": 10, "log": True}`` (also ``step``; what is left
+        out is taken from the solver's own range), ``["a", "b"]`` or ``{"choices": ["a", "b"]}``,
+        any other value to hold it, or an Optuna distribution.
+    data : RankingData or LabelRankingData, optional
+        For ranges that depend on their scale.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, a range is empty or wrong, the solver would refuse a value,
+        or nothing is left to search: everything that is wrong, at once.
+    """
+    from optuna.distributions import BaseDistribution
+
+    if not isinstance(overrides, Mapping | None):
+        raise ParameterError(f"space must be a mapping of parameters, not {overrides!r}")
+    distributions = solver.tuning_space(data)
+    fixed: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, wish in (overrides or {}).items():
+        try:
+            read = _Override(solver, name, distributions.get(name)).read(wish)
+        except ParameterError as error:
+            wrong.append(str(error))
+            continue
+        if isinstance(read, BaseDistribution):
+            distributions[name] = read
+        else:
+            fixed[name] = read
+            distributions.pop(name, None)
+    if wrong:
+        raise ParameterError(f"search space of {solver.name}: " + "; ".join(wrong))
+    if not distributions:
+        raise ParameterError(
+            f"search space of {solver.name}: nothing is left to search; give a range or choices "
+            "for at least one parameter"
+        )
+    return Space(distributions, fixed)
+
+
+class _Override:
+    """Reads what is wished for one parameter."""
+
+    def __init__(self, solver: Solver, name: str, own: BaseDistribution | None) -> None:
+        self._solver = solver
+        self._name = name
+        self._own = own
+        self._allowed: Parameter | None = solver.parameters.get(name)
+
+    def read(self, wish: Any) -> Any:
+        """A distribution, or the value to hold."""
+        from optuna.distributions import BaseDistribution
+
+        known = self._solver.get_params(deep=False)
+        if self._name not in known:
+            raise ParameterError(f"no parameter {self._name!r}{nearest(str(self._name), known)}")
+        if isinstance(wish, BaseDistribution):
+            return self._accepted(wish)
+        if isinstance(wish, Mapping):
+            if "choices" in wish:
+                self._only(wish, ("choices",))
+                return self._choices(wish["choices"])
+            self._only(wish, _RANGE)
+            return self._range(**wish)
+        if isinstance(wish, list | tuple):
+            return self._choices(wish)
+        self._require([wish])
+        return wish
+
+    def _only(self, wish: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        for key in wish:
+            if key not in known:
+                raise ParameterError(f"{self._name}: no key {key!r}{nearest(str(key), known)}")
+
+    def _choices(self, wish: Any) -> BaseDistribution:
+        from optuna.distributions import CategoricalDistribution
+
+        if not isinstance(wish, list | tuple) or not wish:
+            raise ParameterError(f"{self._name}: choices must be a list of values, not {wish!r}")
+        for value in wish:
+            if not isinstance(value, str | int | float | None):
+                raise ParameterError(
+                    f"{self._name}: choice {value!r} cannot be stored; choices are texts, "
+                    "numbers, true, false or null"
+                )
+        if len({(type(value), value) for value in wish}) < len(wish):
+            raise ParameterError(f"{self._name}: a choice is named twice in {list(wish)}")
+        return self._accepted(CategoricalDistribution(list(wish)))
+
+    def _range(
+        self, low: Any = None, high: Any = None, log: Any = None, step: Any = None
+    ) -> BaseDistribution:
+        from optuna.distributions import FloatDistribution, IntDistribution
+
+        own = self._own if isinstance(self._own, FloatDistribution | IntDistribution) else None
+        if own is not None:
+            low = own.low if low is None else low
+            high = own.high if high is None else high
+            log = own.log and step is None if log is None else log
+        self._check_range(low, high, log, step)
+        if self._is_integer(low, high):
+            step = 1 if step is None else int(step)
+            return self._accepted(IntDistribution(int(low), int(high), bool(log), step))
+        step = None if step is None else float(step)
+        return self._accepted(FloatDistribution(float(low), float(high), bool(log), step))
+
+    def _check_range(self, low: Any, high: Any, log: Any, step: Any) -> None:
+        where = f"{self._name}: "
+        if low is None or high is None:
+            raise ParameterError(f"{where}a range needs low and high")
+        for key, value in {"low": low, "high": high, "step": step}.items():
+            if not (value is None and key == "step") and not _is_number(value):
+                raise ParameterError(f"{where}{key}={value!r} must be a finite number")
+            if self._is_integer(low, high) and value is not None and value != int(value):
+                raise ParameterError(f"{where}{key}={value!r} must be an integer")
+        if not isinstance(log, bool | None):
+            raise ParameterError(f"{where}log={log!r} must be true or false")
+        if low > high:
+            raise ParameterError(f"{where}low={low:g} is above high={high:g}")
+        if log and low <= 0:
+            raise ParameterError(f"{where}a logarithmic range needs low > 0, not {low:g}")
+        if step is not None and (step <= 0 or log):
+            raise ParameterError(f"{where}step must be > 0, and stand without log")
+
+    def _is_integer(self, low: Any, high: Any) -> bool:
+        allowed = self._allowed.inner if isinstance(self._allowed, Optional) else self._allowed
+        if allowed is not None:
+            return isinstance(allowed, Integer)
+        default = self._solver.get_params(deep=False)[self._name]
+        return all(isinstance(value, Integral) for value in (low, high, default))
+
+    def _accepted(self, distribution: BaseDistribution) -> BaseDistribution:
+        self._require(list(_extremes(distribution)))
+        return distribution
+
+    def _require(self, values: list[Any]) -> None:
+        if self._allowed is None:
+            return
+        for value in values:
+            if not self._allowed.accepts(value):
+                raise ParameterError(f"{self._name}={value!r} (must be {self._allowed})")
+
+
+def _extremes(distribution: BaseDistribution) -> Iterator[Any]:
+    """Values that the solver accepts if it accepts all of the distribution."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        yield from distribution.choices
+    elif isinstance(distribution, FloatDistribution | IntDistribution):
+        yield distribution.low
+        yield distribution.high
+
+
+def _is_number(value: Any) -> bool:
+    return Real().accepts(value)

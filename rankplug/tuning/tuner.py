@@ -1,0 +1,224 @@
+"""`tune`: the best parameters of a solver, by the ranking of held-out queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from sklearn.base import clone
+
+from rankplug.exceptions import ParameterError
+from rankplug.metrics import parse_metric
+from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
+from rankplug.registry import make_solver
+from rankplug.scaling import ScaledModel, ScaleName, fit_scaling
+from rankplug.solver import Data, Solver, SolverResult, check_validation
+from rankplug.tuning.budget import Budget
+from rankplug.tuning.evaluation import Problem
+from rankplug.tuning.folds import make_folds
+from rankplug.tuning.observers import Observers, TuneObserver, TuneProgress
+from rankplug.tuning.paths import PathWish
+from rankplug.tuning.records import Cost, TuneResult
+from rankplug.tuning.setup import digest, plain
+from rankplug.tuning.space import Space, read_space
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+__all__ = ["Pruner", "Sampler", "tune"]
+
+Sampler: TypeAlias = Literal["tpe", "random", "qmc", "grid"]
+Pruner: TypeAlias = Literal["wilcoxon", "median"]
+
+_ARGUMENTS: Mapping[str, Parameter] = {
+    "n_trials": Optional(Integer(1)),
+    "timeout": Optional(Real(0)),
+    "sampler": Choice(("tpe", "random", "qmc", "grid")),
+    "pruner": Optional(Choice(("wilcoxon", "median"))),
+    "n_jobs": Integer(1),
+    "seed": Integer(0, 2**32 - 1),
+    "scale": Choice(("none", "standard", "minmax", "maxabs")),
+    "resume": Choice((True, False)),
+    "refit": Choice((True, False)),
+}
+
+
+def tune(
+    solver: str | Solver,
+    data: Data,
+    *,
+    metric: str = "ndcg@10",
+    valid: Data | None = None,
+    folds: int = 5,
+    n_trials: int | None = None,
+    timeout: float | None = None,
+    sampler: Sampler = "tpe",
+    pruner: Pruner | None = "wilcoxon",
+    storage: str | Path | BaseStorage | None = None,
+    study_name: str | None = None,
+    n_jobs: int = 1,
+    seed: int = 0,
+    space: Mapping[str, Any] | None = None,
+    path: PathWish = False,
+    costs: Sequence[Cost] = (),
+    scale: ScaleName = "none",
+    resume: bool = False,
+    refit: bool = False,
+    observer: TuneObserver | Iterable[TuneObserver] = (),
+    progress: bool = True,
+) -> TuneResult:
+    """Search for the parameters with which a solver ranks held-out queries best.
+
+    Parameters
+    ----------
+    solver : str or Solver
+        A registered name, or a solver whose other parameters hold in all trials.
+    data : RankingData or LabelRankingData
+        Split into folds by query (by instance for label ranking), none of which is divided.
+        Folds are copies; with `valid` there are none.
+    metric : str
+        Name of `rankplug.metrics`; its value over the held-out queries of all folds counts.
+    valid : RankingData or LabelRankingData, optional
+        Score by these instead of by folds; each trial then trains once, on all of `data`.
+    folds : int
+    n_trials : int, optional
+        How many trials the study may have in all, earlier and other processes' ones included.
+        A trial counts once it is complete, pruned, or failed by an error of its solver; one
+        whose process was killed does not count.
+    timeout : float, optional
+        Seconds after which this call begins no further trial.
+    sampler : "tpe", "random", "qmc" or "grid"
+        "grid" takes all choices and 8 values of each range, and ends when all are tried.
+    pruner : "wilcoxon", "median" or None
+        When to give up a trial after a fold: a signed-rank test of the queries scored so far (at
+        least 15, at most 500 of a fold) against the same queries of the best trial, or the
+        median of earlier trials.
+    storage : str, Path, BaseStorage or None
+        A folder, in which ``study.journal`` is kept, a journal file (``*.journal``), a database
+        URL such as ``sqlite:///study.db``, or an Optuna storage. None: in memory.
+    study_name : str, optional
+        The solver's name by default. A study is about one solver.
+    n_jobs : int
+        Threads, each with a trial of its own.
+    seed : int
+        Of the folds, the sampler and the solver. With one job the same seed makes the same
+        trials.
+    space : mapping, optional
+        What to search instead of the solver's own space, see `read_space`.
+    path : bool, int or sequence of float
+        Solve C for ascending values in one trial, each from the solution of the one before;
+        the study gets the best of them as the trial's C. For solvers with warm starts. True: 16
+        values over the range of C; or how many; or the values. If C is all that is searched,
+        one trial is all there is.
+    costs : sequence of "seconds" or "size"
+        Objectives beside the metric, to be minimised: training seconds or bytes of the saved
+        model, means over folds. Trials are not pruned then.
+    scale : "none", "standard", "minmax" or "maxabs"
+        Scaling of features, fitted on the training part of each fold.
+    resume : bool
+        Go on with the study of that name if the storage has it; otherwise that is an error.
+        Also for several processes that work on one study.
+    refit : bool
+        Train the best solver on all of `data` at the end.
+    observer : TuneObserver or several of them
+    progress : bool
+        Show a progress bar if standard error is a terminal.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter or the space is wrong, the study exists, or an existing one is about
+        something else.
+    DataError
+        If the data cannot be split, or the metric has no meaning for them.
+    TuningError
+        If no trial is complete at the end.
+
+    Notes
+    -----
+    A trial in which the solver raises an error is failed, and the study goes on; after ten in
+    a row it ends. Trials that were running in a process that is gone are marked as failed
+    when the study is resumed.
+    """
+    check_parameters("tune", _ARGUMENTS, locals())
+    _check_costs(costs)
+    if n_trials is None and timeout is None and sampler != "grid":
+        raise ParameterError("tune: give n_trials, timeout, or both")
+    solver = _own_solver(solver)
+    solver.check(data)
+    check_validation(data, valid)
+    scaling = fit_scaling(data.X, scale)
+    scaled = data if scaling is None else scaling.of(data)
+    found = read_space(solver, space, scaled)
+    solver.set_params(**found.fixed).check(scaled)
+    parts = make_folds(data, valid, folds, seed, scale)
+    problem = Problem(parts, parse_metric(metric), tuple(costs), seed)
+    problem.check_metric()
+    observers = [observer] if isinstance(observer, TuneObserver) else list(observer)
+
+    from rankplug.tuning.session import Session
+
+    setup = {
+        **_fixed_setup(solver, found),
+        "data": digest(data),
+        "valid": None if valid is None else digest(valid),
+        "folds": len(problem.folds),
+        "metric": str(problem.metric),
+        "costs": list(costs),
+        "seed": seed,
+        "scale": scale,
+        "space": plain(space),
+        "path": plain(path),
+    }
+
+    def retrain(best: Solver) -> SolverResult:
+        held_out = valid if valid is None or scaling is None else scaling.of(valid)
+        result = best.solve(scaled, valid=held_out, random_state=seed)
+        if scaling is None:
+            return result
+        return replace(result, model=ScaledModel(result.model, scaling))
+
+    session = Session(
+        solver=solver,
+        problem=problem,
+        distributions=found.distributions,
+        path=path,
+        sampler=sampler,
+        pruner=pruner,
+        n_jobs=n_jobs,
+        budget=Budget(n_trials, timeout),
+        setup=setup,
+        refit=retrain if refit else None,
+        observer=Observers([TuneProgress(), *observers] if progress else observers),
+    )
+    return session.run(storage, study_name, resume=resume)
+
+
+def _check_costs(costs: Sequence[Cost]) -> None:
+    wrong = [cost for cost in costs if cost not in get_args(Cost)]
+    if wrong or len(set(costs)) < len(costs):
+        raise ParameterError(
+            f"tune: costs={list(costs)!r} must be different ones of {', '.join(get_args(Cost))}"
+        )
+
+
+def _own_solver(solver: str | Solver) -> Solver:
+    if isinstance(solver, str):
+        return make_solver(solver)
+    if not isinstance(solver, Solver):
+        raise ParameterError(f"solver={solver!r} must be a registered name or a Solver")
+    own: Solver = clone(solver)
+    return own
+
+
+def _fixed_setup(solver: Solver, space: Space) -> dict[str, Any]:
+    """The solver and its parameters that are not searched; threads do not change results."""
+    params = solver.get_params(deep=False)
+    fixed = {
+        name: plain(value)
+        for name, value in params.items()
+        if name not in space.distributions and name != "n_threads"
+    }
+    return {"solver": solver.name, "params": fixed}
