@@ -42,7 +42,8 @@ def load_splits(recipe: Recipe) -> dict[str, Data]:
 def describe(data: Data) -> str:
     """The size of a split in words."""
     if isinstance(data, RankingData):
-        return f"{data.n_queries:,} queries, {data.n_samples:,} rows, {data.n_features:,} features"
+        queries = "1 query" if data.n_queries == 1 else f"{data.n_queries:,} queries"
+        return f"{queries}, {data.n_samples:,} rows, {data.n_features:,} features"
     return f"{data.n_samples:,} instances, {data.n_labels:,} labels, {data.n_features:,} features"
 
 

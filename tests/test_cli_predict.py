@@ -2,6 +2,7 @@
 
 import shutil
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,23 +143,20 @@ def test_a_registered_model_is_found_by_its_alias(
     """As ``rankplug run`` leaves them: in rankplug-output/mlflow.db, without any setting."""
     folder, _, scores = folder
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    # Which the command sets, and which are to be restored.
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     (tmp_path / "rankplug-output").mkdir()
     shutil.copy(empty_store, tmp_path / "rankplug-output/mlflow.db")
-    import mlflow
-
-    before = mlflow.get_tracking_uri()
-    try:
-        uri = f"sqlite:///{tmp_path}/rankplug-output/mlflow.db"
-        client = mlflow.MlflowClient(uri)
-        client.create_registered_model("search")
-        client.create_model_version("search", (folder / "named").as_uri())
-        client.set_registered_model_alias("search", "champion", "1")
-        command = ["predict", "models:/search@champion", str(folder / "named.csv"), "--quiet"]
-        assert cli.main([*command, "-o", "out.csv"]) == 0
-        np.testing.assert_allclose(table("out.csv")["score"], scores)
-        command[1] = "models:/search@challenger"
-        assert cli.main([*command, "-o", "none.csv"]) == 2
-        assert "error: model models:/search@challenger: " in capsys.readouterr().err
-    finally:
-        mlflow.set_tracking_uri(before)
+    uri = f"sqlite:///{tmp_path}/rankplug-output/mlflow.db"
+    client = mlflow.MlflowClient(uri)
+    client.create_registered_model("search")
+    client.create_model_version("search", (folder / "named").as_uri())
+    client.set_registered_model_alias("search", "champion", "1")
+    command = ["predict", "models:/search@champion", str(folder / "named.csv"), "--quiet"]
+    assert cli.main([*command, "-o", "out.csv"]) == 0
+    np.testing.assert_allclose(table("out.csv")["score"], scores)
+    command[1] = "models:/search@challenger"
+    assert cli.main([*command, "-o", "none.csv"]) == 2
+    assert "error: model models:/search@challenger: " in capsys.readouterr().err

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from rankplug import cli
 from rankplug.data import LabelRankingData, RankingData
+from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.metrics import evaluate, per_query
 from rankplug.recipe import Compare, Dataset, Entry, Recipe
@@ -208,6 +209,20 @@ def expected_scores(splits, C):
     train = replace(splits["train"], X=scaler.transform(splits["train"].X))
     model = make_solver("tree-tron", C=C).solve(train).model
     return model.predict(scaler.transform(splits["test"].X))
+
+
+def test_label_ranking_is_tested_by_instance(tmp_path, monkeypatch):
+    parts = load("wine")
+    splits = {"train": parts.train, "valid": parts.valid, "test": parts.test}
+    monkeypatch.setattr(experiment, "load_splits", lambda recipe: splits)
+    report = run(by_folds(3, metrics=("kendall_tau", "top1_error")), output=tmp_path / "out")
+    n = sum(data.n_samples for data in splits.values())
+    for outcome in report.outcomes:
+        assert outcome.scores.shape == (n, 3)
+        assert outcome.per_query["kendall_tau"].shape == (n,)
+        assert outcome.score("top1_error") == pytest.approx(
+            np.mean(outcome.scores.argmax(axis=1) != report.test.relevance.argmax(axis=1))
+        )
 
 
 def test_the_same_recipe_and_seed_give_the_same_numbers_and_digests(tmp_path):

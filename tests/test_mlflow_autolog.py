@@ -35,13 +35,14 @@ QID = np.repeat(np.arange(6), 10)
 def tracking(empty_store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("autolog")
     shutil.copy(empty_store, folder / "mlflow.db")
-    before = mlflow.get_tracking_uri()
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_RUN_ID", raising=False)
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
+            patch.setenv(name, "")  # so that it is restored: MLflow sets it
+            patch.delenv(name)
         patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
-        mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+        patch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
         yield folder
-        mlflow.set_tracking_uri(before)
 
 
 @pytest.fixture

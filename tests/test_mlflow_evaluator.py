@@ -44,15 +44,16 @@ def store(empty_store, tmp_path_factory):
     """A database of its own, and the URI of a model in it."""
     folder = tmp_path_factory.mktemp("evaluator")
     shutil.copy(empty_store, folder / "mlflow.db")
-    before = mlflow.get_tracking_uri()
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_RUN_ID", raising=False)
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
+            patch.setenv(name, "")  # so that it is restored: MLflow sets it
+            patch.delenv(name)
         patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
-        mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+        patch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
         mlflow.create_experiment("evaluation", artifact_location=(folder / "artifacts").as_uri())
         mlflow.set_experiment("evaluation")
         yield folder
-        mlflow.set_tracking_uri(before)
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,7 @@ def test_a_project_run_is_the_parent_of_the_solvers_runs(project, empty_store, m
     for entry in child.inputs.dataset_inputs:
         assert entry.dataset.name == f"{project.name}/train set.txt"
 
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     (output,) = client.get_run(child.info.run_id).outputs.model_outputs
     model_uri = f"models:/{output.model_id}"
@@ -91,21 +92,16 @@ def test_a_project_run_is_the_parent_of_the_solvers_runs(project, empty_store, m
 
     monkeypatch.chdir(project)
     monkeypatch.setenv("PATH", environment["PATH"])
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(uri)
-    try:
-        run = mlflow.projects.run(
-            ".",
-            entry_point="evaluate",
-            parameters={
-                "model": 'my "report"/model',
-                "data": "train set.txt",
-                "metrics": "mrr, err",
-            },
-            env_manager="local",
-        )
-    finally:
-        mlflow.set_tracking_uri(before)
+    run = mlflow.projects.run(
+        ".",
+        entry_point="evaluate",
+        parameters={
+            "model": 'my "report"/model',
+            "data": "train set.txt",
+            "metrics": "mrr, err",
+        },
+        env_manager="local",
+    )
     assert run.get_status() == "FINISHED"
     evaluated = client.get_run(run.run_id)
     assert set(evaluated.data.metrics) == {"mrr", "err"}

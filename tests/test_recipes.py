@@ -40,7 +40,7 @@ PRIMARY = {
     "multiclass": "top1_error",
     "quickstart": "ndcg@10",
     "single_query_regression": "pairwise_accuracy",
-    "top_ranking": "ndcg@10",
+    "top_ranking": "pos@top",
     "web_search": "ndcg@10",
 }
 

@@ -53,6 +53,7 @@ class KernelScores(Scores):
         rows: NDArray[np.float64],
         place: Indices,
         column: Indices,
+        cost_of_row: float,
     ) -> None: ...
 
 class Schedule:

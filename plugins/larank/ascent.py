@@ -94,7 +94,8 @@ class Ascent:
             yield self._shuffled(everything)
             return
         active = np.flatnonzero(self._gap_of >= _SHRUNK * self._gap_of.mean())
-        for _ in range(min(len(everything) // len(active), _MOST_SWEEPS)):
+        n_sweeps = len(everything) // len(active) if len(active) else 0
+        for _ in range(min(n_sweeps, _MOST_SWEEPS)):
             yield self._shuffled(active)
 
     def _shuffled(self, visited: Indices) -> Indices:

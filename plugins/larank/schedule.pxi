@@ -96,6 +96,8 @@ cdef class Schedule:
         if operation == PROCESS_NEW and self.patterns.size[p] > 0:
             return 0.0
         self.count[operation] += 1
+        if operation == PROCESS_NEW:
+            cost[0] += self.scores.cost_of_row
         self.scores.read(self.patterns.group[p], &self.score[0])
         return self.step(p, self.patterns.widest(p, &self.score[0], False))
 

@@ -14,6 +14,7 @@ cdef class Scores:
     """
 
     cdef readonly double n_reads
+    cdef double cost_of_row  # of a pattern met for the first time, in scores
     cdef const int64_t[::1] item
     cdef const int64_t[::1] group_ptr
     cdef int64_t n_channels
@@ -268,8 +269,9 @@ cdef class KernelScores(Scores):
 
     def __init__(self, item, group_ptr, n_channels, diagonal,
                  const double[:, ::1] rows not None, const int64_t[::1] place not None,
-                 const int64_t[::1] column not None):
+                 const int64_t[::1] column not None, double cost_of_row):
         super().__init__(item, group_ptr, n_channels, diagonal)
+        self.cost_of_row = cost_of_row
         self.rows, self.place, self.column = rows, place, column
         self.scores = np.zeros((n_channels, place.shape[0]))
 

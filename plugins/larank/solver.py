@@ -87,7 +87,8 @@ class LaRank(Solver):
     .. [1] Bordes, Bottou, Gallinari and Weston, "Solving MultiClass Support Vector Machines with
        LaRank", ICML 2007. Departures: the gradients in Algorithm 1 are updated with the opposite
        signs, which are printed wrongly; the odds of an operation are at least 5 % of all;
-       PROCESSNEW of a pattern that has support already only costs its turn.
+       PROCESSNEW of a pattern that has support already only costs its turn, and of another one
+       also the row of the kernel matrix that it needs.
     .. [2] Crammer and Singer, "On the Algorithmic Implementation of Multiclass Kernel-based
        Vector Machines", JMLR 2 (2001).
     """

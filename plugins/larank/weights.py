@@ -26,6 +26,7 @@ Indices: TypeAlias = NDArray[np.int64]
 Visit: TypeAlias = Callable[[Indices], None]
 
 _CHUNK_ROWS = 128  # new rows of the kernel matrix at once
+_PRODUCTS_OF_A_KERNEL = 50.0  # that its exponential or power takes as long as, about
 
 
 class Weights(Protocol):
@@ -141,6 +142,7 @@ class KernelWeights:
             self._cache.rows,
             self._cache.place,
             self._cache.column,
+            _cost_of_row(X),
         )
         self._scores = np.asarray(self.scores.scores)
         self._many_steps = many_steps
@@ -268,7 +270,7 @@ class KernelWeights:
         for begin in range(0, len(left), _CHUNK_ROWS):
             self._add_columns(left[begin : begin + _CHUNK_ROWS], keep=False)
         self.n_certificate_evaluations += self._cache.n_evaluations - before
-        if self._many_steps and 2 * n_live <= self._cache.capacity:
+        if self._many_steps and 1.5 * n_live <= self._cache.capacity:
             self.scores.n_columns = n_live
 
     def _net(self) -> NDArray[np.float64]:
@@ -276,6 +278,12 @@ class KernelWeights:
         net = np.empty((self._X.shape[0], self._layout.n_channels))
         self._patterns.net(net.ravel())
         return net
+
+
+def _cost_of_row(X: Matrix) -> float:
+    """A row of the kernel matrix in scores, which take one product a support vector."""
+    elements = X.nnz if sparse.issparse(X) else X.size
+    return float(elements / X.shape[0]) + _PRODUCTS_OF_A_KERNEL
 
 
 def _require_finite(squares: Vector) -> None:
