@@ -24,6 +24,16 @@ def data_folder():
     return Path(folder)
 
 
+@pytest.fixture(autouse=True)
+def mlflow_environment():
+    """MLflow keeps what a test chooses in the environment; the next test must not find it."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory):
     """A tracking database to copy: MLflow takes seconds to make one."""
