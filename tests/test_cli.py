@@ -11,7 +11,7 @@ import pytest
 
 from rankplug import __version__, cli
 from rankplug.exceptions import DataError
-from rankplug.packaged_recipes import packaged_recipes, summary
+from rankplug.recipe.packaged import packaged_recipes, summary
 from rankplug.registry import SolverInfo
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, experiment, turn

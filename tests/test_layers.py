@@ -20,9 +20,7 @@ TABLE = """
     registry  tuning
     testing
     estimator  ranker  label_ranker  report
-    strict_yaml  node_checks  recipe  recipe_overrides  recipe_checker
-    packaged_recipes  recipe_loader
-    splits  runner
+    recipe  splits  runner
     mlflow
     cli  __main__
 """

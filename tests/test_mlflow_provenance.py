@@ -12,7 +12,7 @@ import pytest
 from rankplug import cli
 from rankplug.exceptions import RecipeError
 from rankplug.mlflow.provenance import Repetition, provenance_tags
-from rankplug.recipe_loader import load_recipe
+from rankplug.recipe.loader import load_recipe
 from rankplug.splits import load_splits
 
 # MLflow's own use of SQLAlchemy.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rankplug
-from rankplug.recipe_loader import packaged_recipes
+from rankplug.recipe.loader import packaged_recipes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

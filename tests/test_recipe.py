@@ -5,7 +5,7 @@ import pytest
 
 from rankplug.exceptions import RecipeError
 from rankplug.recipe import Compare, Dataset, Entry, Files, Recipe, Tune
-from rankplug.recipe_loader import load_recipe, packaged_recipes
+from rankplug.recipe.loader import load_recipe, packaged_recipes
 
 SOLVERS = "solvers: [{solver: tree-tron}]\n"
 MINIMAL = "data: {dataset: wine}\nmetrics: [kendall_tau]\n" + SOLVERS

@@ -18,7 +18,7 @@ from rankplug.data import RankingData
 from rankplug.metrics import evaluate
 from rankplug.models import LinearModel
 from rankplug.recipe import Compare, Dataset, Entry, Recipe, Tune
-from rankplug.recipe_loader import load_recipe
+from rankplug.recipe.loader import load_recipe
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, best_tuned, experiment, run, tuner, turn
 from rankplug.solver import Solver, SolverResult, SolverTags
@@ -303,7 +303,7 @@ def test_an_earlier_study_is_not_gone_on_with_unasked(tmp_path):
 
 
 PROGRAM = """
-from rankplug.recipe_loader import load_recipe
+from rankplug.recipe.loader import load_recipe
 from rankplug.report import REPORT_FILES
 from rankplug.runner import run
 del REPORT_FILES["report.html"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankplug.exceptions import RecipeError
-from rankplug.strict_yaml import dump, parse_override, parse_text
+from rankplug.recipe.strict_yaml import dump, parse_override, parse_text
 
 HERE = Path("here")
 

@@ -69,7 +69,7 @@ def add_command(
 
 def list_recipes() -> str:
     """The recipes that come with rankplug, a line each."""
-    from rankplug.packaged_recipes import packaged_recipes, summary
+    from rankplug.recipe.packaged import packaged_recipes, summary
 
     recipes = packaged_recipes()
     width = max(map(len, recipes))
@@ -83,7 +83,7 @@ def load(args: argparse.Namespace, more: Iterable[str] = ()) -> Recipe:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if args.recipe.startswith("runs:/"):
         return _repetition(args).recipe([*args.set, *more])
-    from rankplug.recipe_loader import load_recipe
+    from rankplug.recipe.loader import load_recipe
 
     return load_recipe(args.recipe, [*args.set, *more])
 

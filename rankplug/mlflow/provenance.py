@@ -17,7 +17,7 @@ from rankplug.exceptions import RecipeError
 from rankplug.mlflow.environment import environment_facts
 from rankplug.mlflow.store import environment_defaults, first_line, opening
 from rankplug.recipe import Recipe
-from rankplug.recipe_loader import load_recipe
+from rankplug.recipe.loader import load_recipe
 from rankplug.runner import Observer, data_digest
 from rankplug.splits import Splits
 

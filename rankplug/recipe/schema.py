@@ -1,35 +1,4 @@
-"""Recipes: what to train on which data, and how to score it.
-
-A recipe is a YAML file:
-
-    name: example                   # optional
-    data:
-      dataset: digits-retrieval     # or files: train, valid, test
-      params: {n_queries: 100}
-    metrics: [ndcg@10, map]         # the first is the primary one
-    scale: none                     # optional
-    seed: 0                         # optional
-    baseline: xgboost-pairwise      # optional
-    sanity: true                    # optional
-    learning_curve: false           # optional
-    tune: {n_trials: 30}            # optional: every solver is tuned before it is compared
-    compare: {folds: 5}             # optional: repeated, for a comparison with intervals
-    solvers:
-      - solver: tree-tron
-        name: weak                  # optional
-        params: {tol: 1e-4}
-        space:                      # optional: what tuning tries, instead of the solver's own
-          C: {low: 1e-6, high: 10, log: true}
-      - solver: xgboost-pairwise
-
-The dataclasses below are the schema: the attributes of `Recipe` are the keys of the file, those
-of `Dataset` or `Files` the keys under ``data``, those of `Entry` the keys of each item under
-``solvers``, those of `Tune` and `Compare` the keys under ``tune`` and ``compare``. Any other key
-is an error. Recipes hold names and numbers, never code.
-
-Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in the file is
-relative to the file's folder, one given by ``--set`` to the working directory.
-"""
+"""The schema of a recipe, as dataclasses."""
 
 from __future__ import annotations
 
@@ -37,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from rankplug import strict_yaml
 
 __all__ = [
     "Compare",
@@ -192,7 +159,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole recipe; `rankplug.recipe_loader.load_recipe` reads and checks one.
+    """A whole recipe; `rankplug.recipe.loader.load_recipe` reads and checks one.
 
     Attributes
     ----------
@@ -236,7 +203,10 @@ class Recipe:
 
     def to_yaml(self) -> str:
         """The text of a recipe file that says the same from any folder: paths are absolute."""
-        return strict_yaml.dump(_plain(self))
+        # Imported here, so that the names of recipes are known without YAML.
+        from rankplug.recipe.strict_yaml import dump
+
+        return dump(_plain(self))
 
 
 def _plain(value: Any) -> Any:

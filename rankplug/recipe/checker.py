@@ -13,8 +13,8 @@ from rankplug import datasets
 from rankplug.exceptions import RankplugError, UnknownNameError, nearest
 from rankplug.io import FORMATS
 from rankplug.metrics import parse_metric
-from rankplug.node_checks import NodeChecker
-from rankplug.recipe import (
+from rankplug.recipe.node_checks import NodeChecker
+from rankplug.recipe.schema import (
     Compare,
     Cost,
     Dataset,
@@ -26,9 +26,9 @@ from rankplug.recipe import (
     Scale,
     Tune,
 )
+from rankplug.recipe.strict_yaml import Node
 from rankplug.registry import solver_class
 from rankplug.solver import Solver
-from rankplug.strict_yaml import Node
 
 __all__ = ["RecipeChecker"]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankplug.exceptions import RecipeError, nearest
-from rankplug.packaged_recipes import packaged_recipes
-from rankplug.recipe import Recipe
-from rankplug.recipe_checker import RecipeChecker
-from rankplug.recipe_overrides import override
-from rankplug.strict_yaml import parse_text
+from rankplug.recipe.checker import RecipeChecker
+from rankplug.recipe.overrides import override
+from rankplug.recipe.packaged import packaged_recipes
+from rankplug.recipe.schema import Recipe
+from rankplug.recipe.strict_yaml import parse_text
 
 __all__ = ["load_recipe", "packaged_recipes"]
 

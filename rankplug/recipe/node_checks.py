@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from rankplug.exceptions import nearest
-from rankplug.strict_yaml import Node
+from rankplug.recipe.strict_yaml import Node
 
 __all__ = ["NodeChecker"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankplug.exceptions import RecipeError, nearest
-from rankplug.strict_yaml import Node, parse_override
+from rankplug.recipe.strict_yaml import Node, parse_override
 
 __all__ = ["override"]
 

@@ -1,0 +1,58 @@
+"""Recipes: what to train on which data, and how to score it.
+
+A recipe is a YAML file:
+
+    name: example                   # optional
+    data:
+      dataset: digits-retrieval     # or files: train, valid, test
+      params: {n_queries: 100}
+    metrics: [ndcg@10, map]         # the first is the primary one
+    scale: none                     # optional
+    seed: 0                         # optional
+    baseline: xgboost-pairwise      # optional
+    sanity: true                    # optional
+    learning_curve: false           # optional
+    tune: {n_trials: 30}            # optional: every solver is tuned before it is compared
+    compare: {folds: 5}             # optional: repeated, for a comparison with intervals
+    solvers:
+      - solver: tree-tron
+        name: weak                  # optional
+        params: {tol: 1e-4}
+        space:                      # optional: what tuning tries, instead of the solver's own
+          C: {low: 1e-6, high: 10, log: true}
+      - solver: xgboost-pairwise
+
+The dataclasses of this package are the schema: the attributes of `Recipe` are the keys of the
+file, those of `Dataset` or `Files` the keys under ``data``, those of `Entry` the keys of each item
+under ``solvers``, those of `Tune` and `Compare` the keys under ``tune`` and ``compare``. Any other
+key is an error. Recipes hold names and numbers, never code.
+
+Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in the file is
+relative to the file's folder, one given by ``--set`` to the working directory.
+"""
+
+from rankplug.recipe.schema import (
+    Compare,
+    Cost,
+    Dataset,
+    Entry,
+    Files,
+    Pruner,
+    Recipe,
+    Sampler,
+    Scale,
+    Tune,
+)
+
+__all__ = [
+    "Compare",
+    "Cost",
+    "Dataset",
+    "Entry",
+    "Files",
+    "Pruner",
+    "Recipe",
+    "Sampler",
+    "Scale",
+    "Tune",
+]
