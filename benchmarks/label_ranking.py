@@ -33,6 +33,7 @@ _METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "sopopo adjacent-layers": ("sopopo", {"decomposition": "adjacent-layers"}),
     "sopopo all-pairs": ("sopopo", {"decomposition": "all-pairs"}),
     "sopopo top-vs-rest": ("sopopo", {"decomposition": "top-vs-rest"}),
+    "larank": ("larank", {"schedule": "cyclic", "epochs": 200}),
     "tree-tron": ("tree-tron", {"n_threads": 1}),
     "xgboost-pairwise": ("xgboost-pairwise", {"n_estimators": 100, "n_threads": 1}),
 }

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -36,7 +37,6 @@ _CG_TOLERANCE = 0.1
 _ENOUGH = 0.5
 # A step's decrease beyond which the next one may still bring more than is asked for.
 _LITTLE = 10.0
-_NOTHING = 0.01
 _MAX_CG_PRODUCTS = 1000
 _MAX_HALVINGS = 40
 ROUNDING = 1e-14
@@ -148,8 +148,8 @@ def newton_cg(
         norm = finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
         if norm <= gradient_tol:
-            promise = 0.5 * float(gradient @ preconditioner.at(C)(gradient))
             decrease = None if last is None else last[0] - value
+            promise = partial(_promise, preconditioner, C, gradient)
             if settled(value, norm, promise, decrease, decrease_tol):
                 return Minimum(point, n_iter, "converged")
         if not going or stalled(last, value, norm):
@@ -172,25 +172,27 @@ def newton_cg(
 def settled(
     value: float,
     norm: float,
-    promise: float,
+    promise: Callable[[], float],
     decrease: float | None,
     decrease_tol: float,
 ) -> bool:
-    """Whether f is close to its minimum, as far as can be told without a pass.
+    """Whether f is close to its minimum, as far as can be told.
 
     A small gradient alone does not say so: where most pairs have lost their loss, f is small too
-    and hardly curved. Certain is the bound ``1/2 |grad f|^2``. Otherwise `promise`, the decrease
-    that a quadratic model expects, and `decrease`, that of the last step if there was one, have
-    to be small.
+    and hardly curved. Certain is the bound ``1/2 |grad f|^2``. Otherwise `decrease`, that of the
+    last step if there was one, has to be small, or not large and also `promise()`, that which a
+    quadratic model expects of the next.
     """
     enough = decrease_tol * abs(value)
-    if 0.5 * norm * norm <= enough:
+    if 0.5 * norm * norm <= enough or (decrease is not None and decrease <= enough):
         return True
-    if decrease is None:
-        return promise <= enough
-    if decrease <= _NOTHING * enough:
-        return True
-    return promise <= enough and decrease <= _LITTLE * enough
+    if decrease is not None and decrease > _LITTLE * enough:
+        return False
+    return promise() <= enough
+
+
+def _promise(preconditioner: Preconditioner, C: float, gradient: Vector) -> float:
+    return 0.5 * float(gradient @ preconditioner.at(C)(gradient))
 
 
 def stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:

@@ -52,7 +52,7 @@ def tron(
         value, gradient = point.objective(C), point.gradient(C)
         norm = finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
-        if norm <= gradient_tol and settled(value, norm, 0.0, decrease, decrease_tol):
+        if norm <= gradient_tol and settled(value, norm, lambda: 0.0, decrease, decrease_tol):
             return Minimum(point, n_iter, "converged")
         if not going or stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
