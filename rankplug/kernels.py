@@ -41,6 +41,18 @@ class Kernel:
     degree: int = 3
     coef0: float = 0.0
 
+    @classmethod
+    def for_data(
+        cls,
+        function: KernelName | KernelFunction,
+        gamma: float | None,
+        degree: int,
+        coef0: float,
+        X: Matrix,
+    ) -> Kernel:
+        """The kernel with these parameters; gamma is `default_gamma` of X if it is None."""
+        return cls(function, default_gamma(X) if gamma is None else gamma, degree, coef0)
+
     def __call__(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
         """The kernel of every row of `X` with every row of `Z`, of shape (len(X), len(Z))."""
         if callable(self.function):

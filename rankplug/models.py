@@ -28,6 +28,7 @@ __all__ = [
     "LabelLinearModel",
     "LinearModel",
     "Model",
+    "WrappedModel",
     "linear_model",
     "linear_weights",
     "load_arrays",
@@ -210,6 +211,34 @@ class LabelLinearModel(Model):
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
         arrays = load_arrays(folder / _ARRAYS, "coef", "labels")
         return cls(arrays["coef"], arrays["labels"])
+
+
+class WrappedModel(Model):
+    """A model behind something that changes its features first.
+
+    Parameters
+    ----------
+    model : Model
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.requires = model.requires
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return self.model.n_features
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels scored for each row; None if the row itself is scored."""
+        return self.model.n_labels
+
+    @property
+    def labels(self) -> Any:
+        """Names of the labels, where the model has them."""
+        return getattr(self.model, "labels", None)
 
 
 def linear_model(w: NDArray[np.float64], data: RankingData | LabelRankingData) -> Model:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
-from rankplug.models import Model, load_arrays, model_class
+from rankplug.models import Model, WrappedModel, load_arrays, model_class
 
 __all__ = ["PipelineModel", "flat_steps", "pipeline_model"]
 
@@ -29,7 +29,7 @@ _SCALERS: dict[str, tuple[type, tuple[str, ...]]] = {
 """The transformers that can be saved, and what their ``transform`` uses of what was fitted."""
 
 
-class PipelineModel(Model):
+class PipelineModel(WrappedModel):
     """Scores features that scikit-learn's own scalers have transformed before.
 
     Parameters
@@ -55,24 +55,8 @@ class PipelineModel(Model):
         self, scalers: Sequence[tuple[str, Any]], model: Model, feature_names: Any = None
     ) -> None:
         self.scalers = list(scalers)
-        self.model = model
-        self.requires = model.requires
+        super().__init__(model)
         self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
-
-    @property
-    def n_features(self) -> int:
-        """Number of features of a row."""
-        return self.model.n_features
-
-    @property
-    def n_labels(self) -> int | None:
-        """Number of labels scored for each row; None if the row itself is scored."""
-        return self.model.n_labels
-
-    @property
-    def labels(self) -> Any:
-        """Names of the labels, where the model has them."""
-        return getattr(self.model, "labels", None)
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         for name, scaler in self.scalers:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankplug.data import LabelRankingData, RankingData
-from rankplug.kernels import squared_norms
+from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.kernels import default_gamma, squared_norms
 from rankplug.objectives import Reduction, SquaredHinge, pair_weights
 from rankplug.shards import open_shards
 
 if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution
 
-__all__ = ["decades_down", "decades_up", "largest_squared_norm", "pairwise_c"]
+__all__ = ["decades_down", "decades_up", "gamma_range", "largest_squared_norm", "pairwise_c"]
 
 _DECADES = 7
 
@@ -30,6 +30,14 @@ def decades_up(low: float) -> FloatDistribution:
 def decades_down(high: float) -> FloatDistribution:
     """The seven decades up to `high`, on a logarithmic scale."""
     return decades_up(high / 10.0**_DECADES)
+
+
+def gamma_range(X: Matrix) -> FloatDistribution:
+    """Two decades around `default_gamma`, on a logarithmic scale."""
+    from optuna.distributions import FloatDistribution
+
+    gamma = default_gamma(X)
+    return FloatDistribution(1e-2 * gamma, 1e2 * gamma, log=True)
 
 
 def pairwise_c(

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import Model, load_arrays, model_class
+from rankplug.models import Model, WrappedModel, load_arrays, model_class
 
 __all__ = ["ScaleName", "ScaledModel", "Scaling", "fit_scaling"]
 
@@ -93,7 +93,7 @@ def fit_scaling(X: Matrix, scale: ScaleName) -> Scaling | None:
     return Scaling(minmax.data_min_, minmax.scale_)
 
 
-class ScaledModel(Model):
+class ScaledModel(WrappedModel):
     """Scores unscaled features by a model that was trained on scaled ones.
 
     Parameters
@@ -105,25 +105,9 @@ class ScaledModel(Model):
     kind = "scaled"
 
     def __init__(self, model: Model, scaling: Scaling) -> None:
-        self.model = model
+        super().__init__(model)
         self.scaling = scaling
-        self.requires = model.requires
         self.feature_names = model.feature_names
-
-    @property
-    def n_features(self) -> int:
-        """Number of features of a row."""
-        return self.model.n_features
-
-    @property
-    def n_labels(self) -> int | None:
-        """Number of labels scored for each row; None if the row itself is scored."""
-        return self.model.n_labels
-
-    @property
-    def labels(self) -> Any:
-        """Names of the labels, where the model has them."""
-        return getattr(self.model, "labels", None)
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """Those of the model: scaling changes no order of importance."""

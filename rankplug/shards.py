@@ -21,7 +21,7 @@ from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.matrices import DenseRows, KeslerRows, RowMatrix, SparseRows
 
-__all__ = ["Evaluate", "Shard", "Shards", "open_shards"]
+__all__ = ["Evaluate", "Shard", "Shards", "available_cores", "open_shards"]
 
 T = TypeVar("T")
 Vector: TypeAlias = NDArray[np.float64]
@@ -216,7 +216,7 @@ def open_shards(
     """
     spans = _spans(data)
     make = _ranking_shard if isinstance(data, RankingData) else _label_shard
-    n_workers = min(n_threads or _available_cores(), len(spans))
+    n_workers = min(n_threads or available_cores(), len(spans))
     if n_workers == 1:
         yield Shards([make(data, query_weight, b, e) for b, e in spans], None)  # type: ignore[arg-type]
         return
@@ -274,7 +274,8 @@ def _row_slice(X: sparse.csr_array, rows: slice) -> sparse.csr_array:
     return sparse.csr_array(parts, shape=(rows.stop - rows.start, X.shape[1]), copy=False)
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
+    """The cores this process may use, where the system can say so, else all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -173,19 +173,16 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     @classmethod
     def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """The parameters worth tuning, each with its Optuna distribution.
-
-        With `data`, ranges that depend on their size and scale are fitted to them. A solver
-        without anything to tune returns an empty dict.
-        """
-        return {}
+        """`tuning_space` of the solver with its default parameters."""
+        return cls().tuning_space(data)
 
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """`search_space` for this solver as it is set.
+        """The parameters worth tuning, each with its Optuna distribution; to be overridden.
 
-        To be overridden where ranges depend on parameters that are not searched themselves.
+        Ranges may depend on the parameters that are not searched and, with `data`, are fitted to
+        their size and scale. A solver without anything to tune returns an empty dict.
         """
-        return self.search_space(data)
+        return {}
 
     def solve(
         self,

@@ -37,8 +37,7 @@ class Angle(Solver):
         self.angle = angle
         self.length = length
 
-    @classmethod
-    def search_space(cls, data=None):
+    def tuning_space(self, data=None):
         return {"angle": optuna.distributions.FloatDistribution(0.0, 6.0)}
 
     def _solve(self, data, init, monitor, rng):
@@ -55,8 +54,7 @@ class Fixed(Angle):
 
     name = "fixed"
 
-    @classmethod
-    def search_space(cls, data=None):
+    def tuning_space(self, data=None):
         return {}
 
 
@@ -198,8 +196,7 @@ def test_a_path_is_solved_where_the_solver_can(tmp_path, monkeypatch):
             super().__init__(angle, length)
             self.C = C
 
-        @classmethod
-        def search_space(cls, data=None):
+        def tuning_space(self, data=None):
             return {"C": optuna.distributions.FloatDistribution(1e-3, 1.0, log=True)}
 
     monkeypatch.setitem(SOLVERS, "warm", Warm)

@@ -135,8 +135,7 @@ class A2dm2TopPush(Solver):
         self.threshold = threshold
         self.scope = scope
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt."""
         return {"lam": decades_down(1.0 if data is None else largest_squared_norm(data))}
 

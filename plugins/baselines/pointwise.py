@@ -101,8 +101,7 @@ class Pointwise(Solver):
         self.min_samples_leaf = min_samples_leaf
         self.n_threads = n_threads
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """The regressor, and the penalty or the trees' size, whichever it has."""
         from optuna.distributions import (
             CategoricalDistribution,

@@ -11,12 +11,12 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.parameters import Choice, Integer, Parameter
 from rankplug.solver import Data, SolverTags
-from rankplug_plugins.boosting.all_pairs import all_pairs_objective
+from rankplug_plugins.boosting.all_pairs import AllPairsLoss
 from rankplug_plugins.boosting.lightgbm_trees import LightGBMTrees
 from rankplug_plugins.boosting.relevance import gains, is_graded, levels
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+    pass
 
 __all__ = ["LightGBMAllPairs", "LightGBMLambdarank"]
 
@@ -105,7 +105,7 @@ class LightGBMLambdarank(LightGBMTrees):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class LightGBMAllPairs(LightGBMTrees):
+class LightGBMAllPairs(AllPairsLoss, LightGBMTrees):
     """LightGBM's trees for a loss of all pairs, exactly; see `XGBoostAllPairs`.
 
     Any real relevance and queries of any size are taken, other than by LightGBM's own ranking
@@ -136,24 +136,12 @@ class LightGBMAllPairs(LightGBMTrees):
     )
     parameters: ClassVar[dict[str, Parameter]] = {
         **LightGBMTrees.parameters,
-        "loss": Choice(("squared-hinge", "logistic")),
-        "pair_weight": Choice(("sum", "query-mean")),
+        **AllPairsLoss.parameters,
     }
-
-    loss: Literal["squared-hinge", "logistic"] = "squared-hinge"
-    pair_weight: Literal["sum", "query-mean"] = "sum"
-
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """That of all trees, and how much the pairs of large queries count."""
-        from optuna.distributions import CategoricalDistribution
-
-        pair_weight = CategoricalDistribution(("sum", "query-mean"))
-        return {**super().search_space(data), "pair_weight": pair_weight}
 
     def _native_objective(self, data: RankingData) -> dict[str, Any]:
         queries = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
-        return {"objective": all_pairs_objective(data, self.loss, self.pair_weight, queries)}
+        return {"objective": self._pair_loss(data, queries)}
 
     def _labels(self, data: RankingData) -> dict[str, Any]:
         return {"label": levels(data)}

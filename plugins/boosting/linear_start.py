@@ -73,14 +73,9 @@ class LinearThenBoost(XGBoostAllPairs):
     C: float | None = None
     learning_rate: float = 0.1
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """That of `XGBoostAllPairs`, and `C` of the default linear solver."""
-        return cls().tuning_space(data)
-
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """The same for another linear solver that is named."""
-        space = super().search_space(data)
+        """That of `XGBoostAllPairs`, and `C` of a linear solver that is named."""
+        space = super().tuning_space(data)
         linear = {} if isinstance(self.linear, Solver) else self._linear_solver().tuning_space(data)
         return {**space, "C": linear["C"]} if "C" in linear else space
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankplug.data import RankingData
 from rankplug.parameters import Choice, Integer, Optional, Parameter
 from rankplug.solver import Data, SolverTags
-from rankplug_plugins.boosting.all_pairs import all_pairs_objective
+from rankplug_plugins.boosting.all_pairs import AllPairsLoss
 from rankplug_plugins.boosting.relevance import check_relevance, gains, is_graded, levels
 from rankplug_plugins.boosting.xgboost_trees import XGBoostTrees
 
@@ -34,13 +34,12 @@ class _SampledPairs(XGBoostTrees):
     pair_method: Literal["topk", "mean"] = "topk"
     num_pair_per_sample: int | None = None
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """That of all trees, and how pairs are made."""
         from optuna.distributions import CategoricalDistribution
 
         pair_method = CategoricalDistribution(("topk", "mean"))
-        return {**super().search_space(data), "pair_method": pair_method}
+        return {**super().tuning_space(data), "pair_method": pair_method}
 
     def _pairs(self) -> dict[str, Any]:
         """The same settings under XGBoost's names."""
@@ -155,7 +154,7 @@ class XGBoostNdcg(_SampledPairs):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class XGBoostAllPairs(XGBoostTrees):
+class XGBoostAllPairs(AllPairsLoss, XGBoostTrees):
     """XGBoost's trees for a loss of all pairs, exactly: no pair is sampled or cut off.
 
         loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j, of h(s_i - s_j)
@@ -189,23 +188,11 @@ class XGBoostAllPairs(XGBoostTrees):
     )
     parameters: ClassVar[dict[str, Parameter]] = {
         **XGBoostTrees.parameters,
-        "loss": Choice(("squared-hinge", "logistic")),
-        "pair_weight": Choice(("sum", "query-mean")),
+        **AllPairsLoss.parameters,
     }
-
-    loss: Literal["squared-hinge", "logistic"] = "squared-hinge"
-    pair_weight: Literal["sum", "query-mean"] = "sum"
-
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """That of all trees, and how much the pairs of large queries count."""
-        from optuna.distributions import CategoricalDistribution
-
-        pair_weight = CategoricalDistribution(("sum", "query-mean"))
-        return {**super().search_space(data), "pair_weight": pair_weight}
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         return {"base_score": 0.0}
 
     def _objective(self, data: Data) -> Any:
-        return all_pairs_objective(data, self.loss, self.pair_weight)
+        return self._pair_loss(data)

@@ -102,8 +102,7 @@ class XGBoostTrees(Solver):
     zeros: Literal["missing", "value"] = "missing"
     n_threads: int | None = None
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """Size, number and shrinkage of the trees, and what each of them sees."""
         from optuna.distributions import FloatDistribution, IntDistribution
 

@@ -116,11 +116,6 @@ class CuttingPlane(Solver):
         self.reduction = reduction
         self.n_threads = n_threads
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """C, for the default reduction."""
-        return cls().tuning_space(data)
-
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """C from where every pair has a loss, which depends on the reduction."""
         return {"C": pairwise_c(data, self.reduction)}

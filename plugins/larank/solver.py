@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rankplug.data import LabelRankingData
-from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
+from rankplug.kernels import Kernel, KernelFunction, KernelName
 from rankplug.models import Model
 from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real, check_parameters
-from rankplug.ranges import decades_up
+from rankplug.ranges import decades_up, gamma_range
 from rankplug.solver import Callback, Data, Monitor, Solver, SolverResult, SolverTags
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.ascent import Ascent, ScheduleName
@@ -143,26 +143,18 @@ class LaRank(Solver):
         self.margin = margin
         self.random_state = random_state
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """C, for the default parameters."""
-        return cls().tuning_space(data)
-
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """C, and gamma of a kernel that has it.
 
         C begins where every pattern still has a loss: scores differ by no more than
         ``4 C max_i k(x_i, x_i) sum of all weights``, which is then below the smallest margin.
         """
-        from optuna.distributions import FloatDistribution
-
         if data is None:
             return {"C": decades_up(1e-6)}
         self.check(data)
         space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
         if self.kernel in ("rbf", "poly"):
-            gamma = default_gamma(data.X)
-            space["gamma"] = FloatDistribution(1e-2 * gamma, 1e2 * gamma, log=True)
+            space["gamma"] = gamma_range(data.X)
         return space
 
     def _smallest_c(self, data: Data) -> float:
@@ -236,5 +228,4 @@ class LaRank(Solver):
         return ascent.run(self.tol, self.epochs or _MOST_EPOCHS, monitor)
 
     def _kernel_function(self, data: Data) -> Kernel:
-        gamma = default_gamma(data.X) if self.gamma is None else self.gamma
-        return Kernel(self.kernel, gamma, self.degree, self.coef0)
+        return Kernel.for_data(self.kernel, self.gamma, self.degree, self.coef0, data.X)

@@ -8,10 +8,10 @@ import numpy as np
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError
-from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
+from rankplug.kernels import Kernel, KernelFunction, KernelName
 from rankplug.models import Model
 from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real
-from rankplug.ranges import decades_up, largest_squared_norm
+from rankplug.ranges import decades_up, gamma_range, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 from rankplug_plugins.sopopo.acceleration import Extrapolation, dual_objective
 from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs, Weights, decompose
@@ -144,27 +144,18 @@ class Sopopo(Solver):
         self.shrinking = shrinking
         self.cache_mb = cache_mb
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """C, for the default parameters."""
-        return cls().tuning_space(data)
-
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """C, and gamma of a kernel that has it.
 
         C begins where every graph still has a loss: scores differ by no more than
         ``4 C max_i k(x_i, x_i) sum of all sigma``, which is then below the smallest margin.
         """
-        from optuna.distributions import FloatDistribution
-
         if data is None:
             return {"C": decades_up(1e-6)}
         self.check(data)
         space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
         if self.kernel in ("rbf", "poly"):
-            assert isinstance(data, LabelRankingData)
-            gamma = default_gamma(data.X)
-            space["gamma"] = FloatDistribution(1e-2 * gamma, 1e2 * gamma, log=True)
+            space["gamma"] = gamma_range(data.X)
         return space
 
     def _smallest_c(self, data: Data) -> float:
@@ -215,8 +206,7 @@ class Sopopo(Solver):
         return decompose(relevance, offset, weight, self.decomposition, self.weights)
 
     def _kernel_function(self, data: LabelRankingData) -> Kernel:
-        gamma = default_gamma(data.X) if self.gamma is None else self.gamma
-        return Kernel(self.kernel, gamma, self.degree, self.coef0)
+        return Kernel.for_data(self.kernel, self.gamma, self.degree, self.coef0, data.X)
 
 
 class _Ascent:

@@ -100,13 +100,11 @@ class TopPush(Solver):
         self.threshold = threshold
         self.scope = scope
 
-    @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt, and `top_k`."""
-        return cls().tuning_space(data)
-
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """Without `top_k` where the method takes 1 only."""
+        """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt, and `top_k`.
+
+        Without `top_k` where the method takes 1 only.
+        """
         from optuna.distributions import IntDistribution
 
         lam = decades_down(1.0 if data is None else largest_squared_norm(data))

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from rankplug.cli.models import add_model_arguments, open_model
+from rankplug.cli.parsers import command_parser
 
 if TYPE_CHECKING:
     from rankplug.mlflow.evaluation import Evaluation
@@ -28,15 +29,7 @@ the table of all queries and the curve of ndcg@k are logged to the run.
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "measure a model on a file, with confidence intervals"
-    parser = commands.add_parser(
-        "evaluate",
-        help=text,
-        description=text.capitalize() + ".",
-        epilog=_HELP,
-        parents=[common],
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(commands, common, "evaluate", text, _HELP)
     add_model_arguments(parser)
     parser.add_argument(
         "data", metavar="DATA", help="svmlight text, CSV, Parquet or Arrow; text may be compressed"

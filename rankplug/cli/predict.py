@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from rankplug.cli.models import add_model_arguments, open_model
+from rankplug.cli.parsers import command_parser
 
 __all__ = ["add"]
 
@@ -22,15 +23,7 @@ of a query must stand together. The output file appears whole or not at all.
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "score or rank the rows of a file with a model"
-    parser = commands.add_parser(
-        "predict",
-        help=text,
-        description=text.capitalize() + ".",
-        epilog=_HELP,
-        parents=[common],
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(commands, common, "predict", text, _HELP)
     add_model_arguments(parser)
     parser.add_argument(
         "data", metavar="DATA", help="svmlight text, CSV, Parquet or Arrow; text may be compressed"

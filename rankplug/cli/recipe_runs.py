@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankplug.cli.parsers import command_parser
 from rankplug.cli.status import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -32,15 +33,7 @@ def add_command(
     commands: Any, common: argparse.ArgumentParser, name: str, text: str, epilog: str
 ) -> argparse.ArgumentParser:
     """A parser with the options that all these commands have."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=epilog,
-        parents=[common],
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(commands, common, name, text, epilog)
     parser.add_argument(
         "--set",
         action="append",

@@ -8,6 +8,8 @@ import shlex
 import sys
 from typing import Any
 
+from rankplug.cli.parsers import command_parser
+
 __all__ = ["add"]
 
 _HELP = """\
@@ -26,15 +28,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "answer HTTP requests with a logged model, by MLflow's scoring server"
-    parser = commands.add_parser(
-        "serve",
-        help=text,
-        description=text + ".",
-        epilog=_HELP,
-        parents=[common],
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(commands, common, "serve", text, _HELP)
     parser.add_argument("uri", metavar="URI", help="a folder, models:/NAME@ALIAS or runs:/ID/NAME")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (%(default)s)")
     parser.add_argument("--port", type=_count, default=5000, help="port (%(default)s)")
@@ -66,11 +60,11 @@ def _serve(args: argparse.Namespace) -> int:
         os.environ["MLFLOW_TRACKING_URI"] = args.tracking_uri
     from mlflow.pyfunc.scoring_server import get_cmd
 
-    from rankplug.mlflow.environment import cpus_usable
+    from rankplug.shards import available_cores
 
     folder = _checked_model(args.uri)
     command, environment = get_cmd(folder, args.port, args.host, args.timeout, args.workers)
-    threads = args.threads or max(1, cpus_usable() // args.workers)
+    threads = args.threads or max(1, available_cores() // args.workers)
     environment |= dict.fromkeys(_THREADS, str(threads))
     # Waiting OpenMP threads otherwise take the processors from those that work.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -8,15 +8,15 @@ import warnings
 from dataclasses import asdict
 from typing import Any
 
+from rankplug.cli.parsers import command_parser
+
 __all__ = ["add"]
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "list the solvers that are installed"
-    parser = commands.add_parser(
-        "solvers", help=text, description=text.capitalize() + ".", parents=[common]
-    )
+    parser = command_parser(commands, common, "solvers", text)
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=_solvers)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from threadpoolctl import threadpool_info
 
 import rankplug
+from rankplug.shards import available_cores
 
-__all__ = ["cpus_usable", "environment_facts"]
+__all__ = ["environment_facts"]
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "xgboost", "mlflow")
 _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
@@ -25,18 +26,12 @@ def environment_facts() -> dict[str, str]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu_count": str(os.cpu_count()),
-        "cpus_usable": str(cpus_usable()),
+        "cpus_usable": str(available_cores()),
         "cpu": _cpu(),
         "blas_threads": str(_blas_threads()),
     }
     facts |= {name: _installed(name) for name in _PACKAGES}
     return facts | {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-
-
-def cpus_usable() -> int:
-    """Processors this process may run on, where the system can say so."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _cpu() -> str:
