@@ -14,6 +14,9 @@ twice, whatever the reduction.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.shards import Shards, open_shards
+from rankplug.shards import Evaluate, Shard, Shards, open_shards
 
 __all__ = [
     "Hinge",
@@ -30,6 +33,7 @@ __all__ = [
     "SmoothedHinge",
     "SquaredHinge",
     "hinge_objective",
+    "open_pairs",
     "pair_weights",
     "squared_hinge_objective",
 ]
@@ -54,9 +58,10 @@ class PairLoss(ABC):
         self.shards = shards
         self.n_passes = 0.0
 
+    @property
     @abstractmethod
-    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
-        """The loss of a shard's pairs at some scores; see `rankplug.shards.Evaluate`."""
+    def evaluate(self) -> Evaluate:
+        """The loss of a shard's pairs at some scores; can be sent to another process."""
 
     @property
     def n_columns(self) -> int:
@@ -66,24 +71,24 @@ class PairLoss(ABC):
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None
-        return float(self.shards.sum(lambda shard: shard.move_to(w, self.evaluate)))
+        return float(self.shards.sum(Shard.move_to, w, self.evaluate))
 
     def gradient(self) -> Vector:
         """Gradient of the loss by the weights."""
         self.n_passes += 1
-        gradient: Vector = self.factor * self.shards.sum(lambda shard: shard.gradient())
+        gradient: Vector = self.factor * self.shards.sum(Shard.gradient)
         return gradient
 
     def hessian_product(self, v: Vector) -> Vector:
         """Generalised Hessian of the loss times `v`."""
         self.n_passes += self.shards.passes_per_product
-        product: Vector = self.factor * self.shards.sum(lambda shard: shard.laplacian(v))
+        product: Vector = self.factor * self.shards.sum(Shard.laplacian, v)
         return product
 
     def hessian_diagonal(self) -> Vector:
         """Approximate diagonal of the Hessian at the current point, O(elements of X)."""
         self.n_passes += 1
-        diagonal: Vector = self.factor * self.shards.sum(lambda shard: shard.laplacian_diagonal())
+        diagonal: Vector = self.factor * self.shards.sum(Shard.laplacian_diagonal)
         return diagonal
 
     @property
@@ -95,25 +100,25 @@ class PairLoss(ABC):
         """The Hessian at the current point, estimated from a sample of the queries."""
         fraction = self.shards.sample_fraction
         self.n_passes += fraction
-        gram: NDArray[np.float64] = self.shards.sum(lambda shard: shard.laplacian_gram(fraction))
+        gram: NDArray[np.float64] = self.shards.sum(Shard.laplacian_gram, fraction)
         gram *= self.factor
         return gram
 
     def start_direction(self) -> None:
         """Forget the direction gathered so far."""
-        self.shards.map(lambda shard: shard.start_direction())
+        self.shards.apply(Shard.start_direction)
 
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
-        self.shards.map(lambda shard: shard.extend_direction(step))
+        self.shards.apply(Shard.extend_direction, step)
 
     def loss_along(self, step: float) -> float:
         """Loss after `step` times the direction; reads no features."""
-        return float(self.shards.sum(lambda shard: shard.loss_along(step, self.evaluate)))
+        return float(self.shards.sum(Shard.loss_along, step, self.evaluate))
 
     def accept(self) -> None:
         """Make the step last tried the current point."""
-        self.shards.map(lambda shard: shard.accept())
+        self.shards.apply(Shard.accept)
 
 
 class SquaredHinge(PairLoss):
@@ -121,10 +126,10 @@ class SquaredHinge(PairLoss):
 
     factor = 2.0
 
-    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    @property
+    def evaluate(self) -> Evaluate:
         """See `PairLoss.evaluate`."""
-        pairs.update(scores)
-        return pairs.squared_hinge(scores, coefficient)
+        return _squared_hinge
 
 
 class Hinge(PairLoss):
@@ -133,28 +138,28 @@ class Hinge(PairLoss):
     Implements `rankplug.optim.cutting_planes.LineLoss`.
     """
 
-    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    @property
+    def evaluate(self) -> Evaluate:
         """See `PairLoss.evaluate`."""
-        pairs.update(scores)
-        return pairs.hinge(scores, coefficient)
+        return _hinge
 
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current point to `w` the direction."""
         self.n_passes += 1
-        self.shards.map(lambda shard: shard.aim_at(w))
+        self.shards.apply(Shard.aim_at, w)
 
     def slope(self) -> float:
         """Slope of the loss along the direction at the current point."""
-        return float(self.shards.sum(lambda shard: shard.slope()))
+        return float(self.shards.sum(Shard.slope))
 
     def slope_along(self) -> float:
         """Slope of the loss along the direction at the step last tried."""
-        return float(self.shards.sum(lambda shard: shard.slope_along()))
+        return float(self.shards.sum(Shard.slope_along))
 
     def gradient_along(self) -> Vector:
         """A subgradient of the loss by the weights at the step last tried."""
         self.n_passes += 1
-        gradient: Vector = self.shards.sum(lambda shard: shard.gradient_along())
+        gradient: Vector = self.shards.sum(Shard.gradient_along)
         return gradient
 
 
@@ -169,24 +174,39 @@ class SmoothedHinge(PairLoss):
         self.width = width
         self.factor = 1.0 / width
 
-    def evaluate(self, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    @property
+    def evaluate(self) -> Evaluate:
         """See `PairLoss.evaluate`."""
-        pairs.update(scores, band=self.width)
-        return 0.5 * self.factor * pairs.squared_hinge(scores, coefficient)
+        return partial(_smoothed_hinge, self.width)
 
     def narrow(self, width: float) -> float:
         """Change the width; return the new loss at the current point, without a pass over X."""
         self.width = width
         self.factor = 1.0 / width
-        return float(self.shards.sum(lambda shard: shard.stay(self.evaluate)))
+        return float(self.shards.sum(Shard.stay, self.evaluate))
 
     def hinge(self) -> float:
         """What the loss would be without smoothing, at the current point."""
-        return float(self.shards.sum(lambda shard: shard.hinge()))
+        return float(self.shards.sum(Shard.hinge))
 
     def total_slope(self) -> float:
         """``sum over (i, j) in P of c_q(i,j) h'(1 - (s_i - s_j))`` at the current point."""
-        return self.factor * float(self.shards.sum(lambda shard: shard.clipped_slack()))
+        return self.factor * float(self.shards.sum(Shard.clipped_slack))
+
+
+def _squared_hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores)
+    return pairs.squared_hinge(scores, coefficient)
+
+
+def _hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores)
+    return pairs.hinge(scores, coefficient)
+
+
+def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores, band=width)
+    return 0.5 / width * pairs.squared_hinge(scores, coefficient)
 
 
 def pair_weights(data: RankingData | LabelRankingData, reduction: Reduction) -> Vector:
@@ -204,6 +224,15 @@ def pair_weights(data: RankingData | LabelRankingData, reduction: Reduction) -> 
     return np.where(counts > 0, per_query, 0.0)
 
 
+@contextmanager
+def open_pairs(
+    data: RankingData | LabelRankingData, reduction: Reduction, n_threads: int | None = None
+) -> Iterator[Shards]:
+    """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`."""
+    with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
+        yield shards
+
+
 def squared_hinge_objective(
     data: RankingData | LabelRankingData,
     w: Vector,
@@ -215,7 +244,7 @@ def squared_hinge_objective(
     Half the squared norm of that gradient is a duality gap: the dual point
     ``alpha_ij = 2 C c_q max(0, 1 - (s_i - s_j))`` has exactly this distance.
     """
-    with open_shards(data, pair_weights(data, reduction), n_threads=1) as shards:
+    with open_pairs(data, reduction, n_threads=1) as shards:
         loss = SquaredHinge(shards)
         value = 0.5 * float(w @ w) + C * loss.move_to(w)
         return value, w + C * loss.gradient()
@@ -228,7 +257,7 @@ def hinge_objective(
     reduction: Reduction = "sum",
 ) -> tuple[float, Vector]:
     """``1/2 w.w + C loss(w)`` with the plain hinge, and a subgradient."""
-    with open_shards(data, pair_weights(data, reduction), n_threads=1) as shards:
+    with open_pairs(data, reduction, n_threads=1) as shards:
         loss = Hinge(shards)
         value = 0.5 * float(w @ w) + C * loss.move_to(w)
         return value, w + C * loss.gradient()

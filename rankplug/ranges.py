@@ -9,8 +9,7 @@ import numpy as np
 
 from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.kernels import default_gamma, squared_norms
-from rankplug.objectives import Reduction, SquaredHinge, pair_weights
-from rankplug.shards import open_shards
+from rankplug.objectives import Reduction, SquaredHinge, open_pairs
 
 if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution
@@ -76,7 +75,7 @@ def largest_squared_norm(data: RankingData | LabelRankingData) -> float:
 
 
 def _smallest_c(data: RankingData | LabelRankingData, reduction: Reduction) -> float:
-    with open_shards(data, pair_weights(data, reduction), None) as shards:
+    with open_pairs(data, reduction) as shards:
         loss = SquaredHinge(shards)
         loss.move_to(None)
         twice_g = float(np.linalg.norm(loss.gradient()))

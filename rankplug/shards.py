@@ -8,10 +8,11 @@ threads changes nothing in a result.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.matrices import DenseRows, KeslerRows, RowMatrix, SparseRows
 
-__all__ = ["Evaluate", "Shard", "Shards", "available_cores", "open_shards"]
+__all__ = ["Evaluate", "LocalShards", "Shard", "Shards", "available_cores", "open_shards"]
 
 T = TypeVar("T")
 Vector: TypeAlias = NDArray[np.float64]
@@ -151,8 +152,51 @@ class Shard:
         self._coefficient, self._tried_coefficient = self._tried_coefficient, self._coefficient
 
 
-class Shards:
-    """The shards of a data set, and threads to work on them."""
+class Shards(ABC):
+    """The shards of a data set, wherever they are, and somebody to work on them.
+
+    All work is an operation: a method of `Shard` and its arguments, which are the same for every
+    shard. So shards may live in other processes, as long as operations can be sent to them.
+    """
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Rows of all shards."""
+
+    @property
+    @abstractmethod
+    def passes_per_product(self) -> int:
+        """Reads of the features that a Hessian product takes: 1 where they are fused."""
+
+    @property
+    @abstractmethod
+    def has_gram(self) -> bool:
+        """Whether the Hessian can be estimated as a matrix."""
+
+    @abstractmethod
+    def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Do something to every shard."""
+
+    @abstractmethod
+    def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
+        """Sum of what an operation returns, always added in the order of the shards."""
+
+    @property
+    def sample_fraction(self) -> float:
+        """The fraction of the rows that estimates a Hessian well: 150 rows a column are many."""
+        n_rows = self.n_rows
+        enough = max(_SAMPLE_ROWS, min(0.1 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
+        return min(1.0, enough / n_rows)
+
+
+class LocalShards(Shards):
+    """Shards in this process, and threads to work on them."""
 
     def __init__(self, shards: list[Shard], executor: ThreadPoolExecutor | None) -> None:
         self.shards = shards
@@ -164,6 +208,11 @@ class Shards:
         return self.shards[0].matrix.n_columns
 
     @property
+    def n_rows(self) -> int:
+        """Rows of all shards."""
+        return sum(shard.matrix.n_rows for shard in self.shards)
+
+    @property
     def passes_per_product(self) -> int:
         """Reads of the features that a Hessian product takes: 1 where they are fused."""
         return self.shards[0].matrix.passes_per_product
@@ -173,27 +222,22 @@ class Shards:
         """Whether the Hessian can be estimated as a matrix."""
         return self.shards[0].matrix.has_gram
 
-    @property
-    def sample_fraction(self) -> float:
-        """The fraction of the rows that estimates a Hessian well: 150 rows a column are many."""
-        n_rows = sum(shard.matrix.n_rows for shard in self.shards)
-        enough = max(_SAMPLE_ROWS, min(0.1 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
-        return min(1.0, enough / n_rows)
+    def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Do something to every shard."""
+        for _ in self._results(operation, arguments):
+            pass
 
-    def map(self, function: Callable[[Shard], T]) -> list[T]:
-        """Apply a function to every shard; results in the order of the shards."""
-        if self._executor is None:
-            return [function(shard) for shard in self.shards]
-        return list(self._executor.map(function, self.shards))
-
-    def sum(self, function: Callable[[Shard], Any]) -> Any:
-        """Sum of a function over the shards, always in the same order."""
-        run = map if self._executor is None else self._executor.map
-        parts = iter(run(function, self.shards))
+    def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
+        """Sum of what an operation returns, always added in the order of the shards."""
+        parts: Iterator[Any] = self._results(operation, arguments)
         total = next(parts)
         for part in parts:
             total = total + part
-        return total
+        return cast(T, total)
+
+    def _results(self, operation: Callable[..., T], arguments: tuple[Any, ...]) -> Iterator[T]:
+        run = map if self._executor is None else self._executor.map
+        return iter(run(lambda shard: operation(shard, *arguments), self.shards))
 
 
 @contextmanager
@@ -201,7 +245,7 @@ def open_shards(
     data: RankingData | LabelRankingData,
     query_weight: Vector,
     n_threads: int | None = None,
-) -> Iterator[Shards]:
+) -> Iterator[LocalShards]:
     """Cut the data into shards and start the threads for them.
 
     Parameters
@@ -218,11 +262,11 @@ def open_shards(
     make = _ranking_shard if isinstance(data, RankingData) else _label_shard
     n_workers = min(n_threads or available_cores(), len(spans))
     if n_workers == 1:
-        yield Shards([make(data, query_weight, b, e) for b, e in spans], None)  # type: ignore[arg-type]
+        yield LocalShards([make(data, query_weight, b, e) for b, e in spans], None)  # type: ignore[arg-type]
         return
     with ThreadPoolExecutor(n_workers) as executor:
         shards = list(executor.map(lambda span: make(data, query_weight, *span), spans))  # type: ignore[arg-type]
-        yield Shards(shards, executor)
+        yield LocalShards(shards, executor)
 
 
 def _spans(data: RankingData | LabelRankingData) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankplug.exceptions import DataError
 from rankplug.models import Model, linear_model, linear_weights
-from rankplug.objectives import Hinge, Reduction, SmoothedHinge, pair_weights
+from rankplug.objectives import Hinge, Reduction, SmoothedHinge, open_pairs
 from rankplug.optim.bracket import Certified
 from rankplug.optim.bundle import Planes, bundle_method
 from rankplug.optim.newton_cg import Report, Vector
@@ -17,7 +17,7 @@ from rankplug.optim.preconditioners import PreconditionerName, make_precondition
 from rankplug.optim.smoothing import smoothed_newton
 from rankplug.parameters import Choice, Integer, Optional, Real
 from rankplug.ranges import pairwise_c
-from rankplug.shards import Shards, open_shards
+from rankplug.shards import Shards
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class CuttingPlane(Solver):
         monitor: Monitor,
         rng: np.random.Generator,
     ) -> SolverResult:
-        with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
+        with open_pairs(data, self.reduction, self.n_threads) as shards:
             problem = _problem(self, shards)
             start = None if init is None else linear_weights(init)
             return _solved(problem, self.C, start, monitor, data)
@@ -135,7 +135,7 @@ class CuttingPlane(Solver):
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
     ) -> Iterator[SolverResult]:
-        with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
+        with open_pairs(data, self.reduction, self.n_threads) as shards:
             problem = _problem(self, shards)
             start = None
             for C in Cs:

@@ -9,13 +9,12 @@ import numpy as np
 
 from rankplug.exceptions import DataError
 from rankplug.models import Model, linear_model, linear_weights
-from rankplug.objectives import Reduction, SquaredHinge, pair_weights
+from rankplug.objectives import Reduction, SquaredHinge, open_pairs
 from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
 from rankplug.optim.tron import tron
 from rankplug.parameters import Choice, Integer, Optional, Real
 from rankplug.ranges import pairwise_c
-from rankplug.shards import open_shards
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class TreeTron(Solver):
         monitor: Monitor,
         rng: np.random.Generator,
     ) -> SolverResult:
-        with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
+        with open_pairs(data, self.reduction, self.n_threads) as shards:
             problem = _Problem(self, data, SquaredHinge(shards))
             if init is not None:
                 problem.move_to(linear_weights(init))
@@ -124,7 +123,7 @@ class TreeTron(Solver):
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
     ) -> Iterator[SolverResult]:
-        with open_shards(data, pair_weights(data, self.reduction), self.n_threads) as shards:
+        with open_pairs(data, self.reduction, self.n_threads) as shards:
             problem = _Problem(self, data, SquaredHinge(shards))
             for C in Cs:
                 monitor = Monitor()
