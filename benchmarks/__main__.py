@@ -19,6 +19,7 @@ _MODULES = {
     "threads": "speed",
     "memory": "speed",
     "small": "speed",
+    "mapped": "mapped",
     "rivals": "versus",
     "rows": "versus",
     "levels": "versus",
@@ -35,6 +36,9 @@ _MODULES = {
     "serving": "serving",
     "tuning": "tuning",
     "tuning_path": "tuning",
+    "cluster": "cluster",
+    "cluster_kills": "cluster",
+    "scaling": "scaling",
 }
 
 

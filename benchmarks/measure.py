@@ -66,12 +66,13 @@ def alternate(
     timings: dict[str, list[Timing]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            results[name], timing = _timed(call, (number or {}).get(name, 1))
+            results[name], timing = timed(call, (number or {}).get(name, 1))
             timings[name].append(timing)
     return {name: Samples(results[name], timings[name]) for name in calls}
 
 
-def _timed(call: Callable[[], Any], number: int) -> tuple[Any, Timing]:
+def timed(call: Callable[[], Any], number: int = 1) -> tuple[Any, Timing]:
+    """The result of a call, and the mean timing of so many of them."""
     before = (time.perf_counter(), time.thread_time(), time.process_time())
     for _ in range(number):
         result = call()
@@ -86,12 +87,13 @@ def peak_memory(call: Callable[[], Any]) -> int:
     kernel's high-water mark is reset first.
     """
     Path("/proc/self/clear_refs").write_text("5")
-    before = _status_bytes("VmRSS")
+    before = status_bytes("VmRSS")
     call()
-    return _status_bytes("VmHWM") - before
+    return status_bytes("VmHWM") - before
 
 
-def _status_bytes(key: str) -> int:
+def status_bytes(key: str) -> int:
+    """A size of this process that the kernel tells."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024

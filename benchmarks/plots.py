@@ -16,8 +16,8 @@ def rows(source: Path, target: Path) -> None:
         of_problem = [row for row in table if row["problem"] == problem]
         for solver in dict.fromkeys(row["solver"] for row in of_problem):
             line = [row for row in of_problem if row["solver"] == solver]
-            _line(axis, line, "n_samples", solver)
-        axis.set(title=problem, xlabel="rows", ylabel="seconds, one thread")
+            _line(axis, line, "n_samples", solver, "process_cpu_s")
+        axis.set(title=problem, xlabel="rows", ylabel="CPU seconds, one thread")
         axis.legend(frameon=False)
     figure.savefig(target, dpi=150)
 
@@ -25,11 +25,10 @@ def rows(source: Path, target: Path) -> None:
 def l1_rows(source: Path, target: Path) -> None:
     """CPU time against rows, as in Figure 1 of Airola et al. (2011)."""
     table = results.read(source)
-    for row in table:
-        row["wall_s"] = row["thread_cpu_s"]
     figure, (axis,) = _figure(1)
     for solver in dict.fromkeys(row["solver"] for row in table):
-        _line(axis, [row for row in table if row["solver"] == solver], "n_samples", solver)
+        line = [row for row in table if row["solver"] == solver]
+        _line(axis, line, "n_samples", solver, "thread_cpu_s")
     axis.set(title="text-scores, hinge loss", xlabel="rows", ylabel="CPU seconds, one thread")
     axis.legend(frameon=False)
     figure.savefig(target, dpi=150)
@@ -39,12 +38,12 @@ def levels(source: Path, target: Path) -> None:
     """Time of a whole solve, and of one pass, against the number of levels."""
     table = results.read(source)
     figure, (whole, per_pass) = _figure(2)
-    _line(whole, table, "n_levels", "tree-tron")
     for row in table:
-        row["wall_s"] = str(float(row["wall_s"]) / float(row["n_passes"]))
-    _line(per_pass, table, "n_levels", "tree-tron")
-    whole.set(title="whole solve", xlabel="levels of relevance", ylabel="seconds, one thread")
-    per_pass.set(title="one pass", xlabel="levels of relevance", ylabel="seconds, one thread")
+        row["a_pass_s"] = str(float(row["thread_cpu_s"]) / float(row["n_passes"]))
+    _line(whole, table, "n_levels", "tree-tron", "thread_cpu_s")
+    _line(per_pass, table, "n_levels", "tree-tron", "a_pass_s")
+    whole.set(title="whole solve", xlabel="levels of relevance", ylabel="CPU seconds")
+    per_pass.set(title="one pass", xlabel="levels of relevance", ylabel="CPU seconds")
     per_pass.set_yscale("linear")
     per_pass.set_ylim(bottom=0)
     figure.savefig(target, dpi=150)
@@ -119,7 +118,27 @@ def multiclass_online(source: Path, target: Path) -> None:
     figure.savefig(target, dpi=150)
 
 
+def scaling(source: Path, target: Path) -> None:
+    """Predicted and measured passes here, and predicted ones as the cluster grows."""
+    table = results.read(source)
+    figure, (here, growing) = _figure(2)
+    measured = [row for row in table if row["name"] == "worker processes"]
+    _line(here, measured, "n_workers", "measured", "measured_s")
+    _line(here, measured, "n_workers", "simulator", "predicted_s")
+    here.set_xticks([1, 2, 4], ["1", "2", "4"])
+    rows = f"{float(measured[0]['n_rows']):,.0f} x {measured[0]['n_features']}"
+    here.set(title=f"{rows}, this machine", xlabel="worker processes", ylabel="seconds a pass")
+    for where in ("memory", "disk", "network"):
+        line = [row for row in table if row["name"] == "growing" and row["source"] == where]
+        _line(growing, line, "n_workers", f"rows in {where}", "predicted_s")
+    growing.set(title="10 million rows a worker", xlabel="workers", ylabel="seconds a pass")
+    for axis in (here, growing):
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
 PLOTS = {
+    "scaling": scaling,
     "multiclass_online": multiclass_online,
     "dirty_model": dirty_model,
     "l1_rows": l1_rows,
@@ -137,7 +156,10 @@ def _figure(n_panels: int):  # type: ignore[no-untyped-def]
     return figure, figure.subplots(1, n_panels, squeeze=False)[0]
 
 
-def _line(axis, table, column, label) -> None:  # type: ignore[no-untyped-def]
+def _line(axis, table, column, label, time="wall_s") -> None:  # type: ignore[no-untyped-def]
+    from matplotlib.ticker import NullFormatter
+
     x = [float(row[column]) for row in table]
-    y = [float(row["wall_s"]) for row in table]
+    y = [float(row[time]) for row in table]
     axis.loglog(x, y, marker="o", label=label)
+    axis.xaxis.set_minor_formatter(NullFormatter())

@@ -32,7 +32,7 @@ def passes(tiny: bool, rounds: int) -> Iterator[Row]:
     for problem in _synthetic(tiny):
         kinds = {"float64": problem.train, "float32": as_float32(problem.train)}
         for C in problem.Cs:
-            solver = _tree_tron(C)
+            solver = tree_tron(C)
             calls: dict[str, Callable[[], Any]] = {}
             for kind, data in kinds.items():
                 calls[f"solve {kind}"] = _solving(solver, data)
@@ -61,9 +61,9 @@ def path(tiny: bool, rounds: int) -> Iterator[Row]:
     for problem in _synthetic(tiny):
         data = problem.train
         calls: dict[str, Callable[[], Any]] = {
-            f"{C:g}": _solving(_tree_tron(C), data) for C in _PATH
+            f"{C:g}": _solving(tree_tron(C), data) for C in _PATH
         }
-        calls["path"] = partial(rankplug.path, _tree_tron(1.0), data, _PATH)
+        calls["path"] = partial(rankplug.path, tree_tron(1.0), data, _PATH)
         samples = alternate(calls, rounds)
         dearest = max((samples[f"{C:g}"] for C in _PATH), key=lambda s: s.median("thread_cpu"))
         along = samples["path"]
@@ -90,7 +90,7 @@ def threads(tiny: bool, rounds: int) -> Iterator[Row]:
         counts.append(counts[-1] * 2)
     for problem in _synthetic(tiny):
         C, data = problem.Cs[-1], problem.train
-        samples = alternate({str(n): _solving(_tree_tron(C, n), data) for n in counts}, rounds)
+        samples = alternate({str(n): _solving(tree_tron(C, n), data) for n in counts}, rounds)
         one = samples["1"]
         for n in counts:
             coef, reference = _coef(samples[str(n)].result), _coef(one.result)
@@ -122,7 +122,7 @@ def memory_of(name: str, tiny: bool) -> Row:
     """Solve one problem and say what memory it took; run by `memory` in a new process."""
     problem = next(problem for problem in _synthetic(tiny) if problem.name == name)
     C, data = problem.Cs[-1], problem.train
-    peak = peak_memory(_solving(_tree_tron(C), data))
+    peak = peak_memory(_solving(tree_tron(C), data))
     row = {"problem": name, **sizes(data), "C": C, "n_threads": 1}
     return {**row, "X_bytes": _bytes(data), "peak_bytes": peak}
 
@@ -131,7 +131,7 @@ def small(tiny: bool, rounds: int) -> Iterator[Row]:
     """Wall time of ``Ranker.fit`` with its validation on small public sets."""
     for problem in small_real():
         data, C = problem.train, 0.1
-        ranker = rankplug.Ranker(_tree_tron(C))
+        ranker = rankplug.Ranker(tree_tron(C))
         call = partial(ranker.fit, data.X, data.relevance, qid=data.qid)
         samples = alternate({"fit": call}, rounds if tiny else 5 * rounds)
         row = {"problem": problem.name, **sizes(data), "C": C, "n_threads": 1}
@@ -161,7 +161,8 @@ def _synthetic(tiny: bool) -> Iterator[Problem]:
     yield text_scores(400, 200) if tiny else text_scores()
 
 
-def _tree_tron(C: float, n_threads: int = 1) -> Solver:
+def tree_tron(C: float, n_threads: int = 1) -> Solver:
+    """The solver as all experiments run it."""
     return rankplug.make_solver("tree-tron", C=C, tol=TOL, n_threads=n_threads)
 
 

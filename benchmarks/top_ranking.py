@@ -56,6 +56,22 @@ PUBLISHED = {
     ("spambase", "admm"): (44.8, 38.6),
     ("spambase", "a2dm2"): (50.2, 36.4),
     ("spambase", "a2dm2-restart"): (54.8, 35.5),
+    ("splice", "toppush"): (87.8, 48.5),
+    ("splice", "admm"): (99.9, 22.2),
+    ("splice", "a2dm2"): (115.0, 26.3),
+    ("splice", "a2dm2-restart"): (114.0, 27.0),
+    ("ijcnn1", "toppush"): (60.8, 20.6),
+    ("ijcnn1", "admm"): (124.0, 37.6),
+    ("ijcnn1", "a2dm2"): (55.6, 9.9),
+    ("ijcnn1", "a2dm2-restart"): (73.4, 32.0),
+    ("a9a", "toppush"): (17.8, 13.0),
+    ("a9a", "admm"): (45.7, 21.9),
+    ("a9a", "a2dm2"): (54.7, 28.9),
+    ("a9a", "a2dm2-restart"): (50.7, 24.3),
+    ("w8a", "toppush"): (139.0, 34.2),
+    ("w8a", "admm"): (137.0, 41.9),
+    ("w8a", "a2dm2"): (138.0, 49.8),
+    ("w8a", "a2dm2-restart"): (144.0, 38.6),
 }
 
 

@@ -23,6 +23,7 @@ _HOME = {
     "load_model": "models",
     "make_solver": "registry",
     "path": "solver",
+    "prepare": "io",
     "read_data": "io",
     "read_label_data": "io",
     "tune": "tuning",
@@ -43,6 +44,7 @@ __all__ = [
     "load_model",
     "make_solver",
     "path",
+    "prepare",
     "read_data",
     "read_label_data",
     "tune",
@@ -51,7 +53,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from rankplug.data import LabelRankingData, RankingData
-    from rankplug.io import read_data, read_label_data, write_data
+    from rankplug.io import prepare, read_data, read_label_data, write_data
     from rankplug.label_ranker import LabelRanker
     from rankplug.models import load_model
     from rankplug.ranker import Ranker

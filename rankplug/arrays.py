@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,13 +15,17 @@ from rankplug.exceptions import DataError
 __all__ = [
     "Matrix",
     "as_matrix",
+    "csr_of_parts",
     "expand_group",
     "group_queries",
     "index_type",
     "integers_or_strings",
+    "query_id_vector",
     "rank_in_queries",
     "real_array",
     "real_vector",
+    "row_blocks",
+    "row_slice",
 ]
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
@@ -98,6 +102,41 @@ def index_type(*largest: int) -> type[np.signedinteger[Any]]:
     return np.int32 if max(largest) <= np.iinfo(np.int32).max else np.int64
 
 
+def row_blocks(X: Matrix, n_elements: int) -> Iterator[slice]:
+    """Runs of rows of about so many stored elements; the last one ends with `X`."""
+    n_rows = X.shape[0]
+    size = X.size if isinstance(X, np.ndarray) else X.nnz
+    step = max(1, int(n_elements * n_rows // max(size, 1)))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def csr_of_parts(
+    values: NDArray[Any], columns: NDArray[Any], row_ptr: NDArray[Any], n_columns: int
+) -> sparse.csr_array:
+    """A canonical CSR matrix of these very arrays, which are neither looked at nor copied.
+
+    SciPy's own constructor reads 64-bit indices to see whether they could be smaller, which takes
+    long where they are mapped from a large file.
+    """
+    matrix = sparse.csr_array((len(row_ptr) - 1, n_columns), dtype=values.dtype)
+    matrix.data, matrix.indices, matrix.indptr = values, columns, row_ptr
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def row_slice(X: Matrix, rows: slice) -> Matrix:
+    """Consecutive rows of `X`, which share its memory, or its file if it is mapped."""
+    if isinstance(X, np.ndarray):
+        return X[rows]
+    matrix: Any = X
+    start, stop = matrix.indptr[rows.start], matrix.indptr[rows.stop]
+    row_ptr = matrix.indptr[rows.start : rows.stop + 1] - start
+    return csr_of_parts(
+        matrix.data[start:stop], matrix.indices[start:stop], row_ptr, matrix.shape[1]
+    )
+
+
 def group_queries(
     qid: ArrayLike | None, n_samples: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
@@ -113,7 +152,7 @@ def group_queries(
     """
     if qid is None:
         return np.array([0, n_samples]), np.zeros(1, dtype=np.int64), None
-    ids = _query_id_vector(qid, n_samples)
+    ids = query_id_vector(qid, n_samples)
     heads = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
     if len(np.unique(ids[heads])) == len(heads):
         return np.append(heads, n_samples), ids[heads], None
@@ -211,6 +250,9 @@ def _csr(X: Any) -> sparse.csr_array:
     dtype = _float_type(X.dtype)
     matrix = sparse.csr_array(X)
     try:
+        # SciPy does not look at the rows of a matrix whose last row ends at 0 or before.
+        if np.any(matrix.indptr[1:] < matrix.indptr[:-1]):
+            raise ValueError("index pointer values must not decrease")
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise DataError(f"X is not a valid sparse matrix: {error}") from None
@@ -256,7 +298,14 @@ def _require_finite(matrix: Matrix, names: Sequence[str] | None) -> None:
     )
 
 
-def _query_id_vector(qid: ArrayLike, n_samples: int) -> NDArray[Any]:
+def query_id_vector(qid: ArrayLike, n_samples: int) -> NDArray[Any]:
+    """One query id for each row, of a type that can be compared; integers or strings as a rule.
+
+    Raises
+    ------
+    DataError
+        If the length is wrong, or ids are missing or cannot be compared.
+    """
     ids = _as_array(qid, "qid")
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids.ravel()

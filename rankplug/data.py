@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from rankplug import tables
+from rankplug.affine import Scaling
 from rankplug.arrays import (
     Matrix,
     as_matrix,
@@ -19,10 +22,21 @@ from rankplug.arrays import (
     integers_or_strings,
     real_array,
     real_vector,
+    row_slice,
 )
 from rankplug.exceptions import DataError
 
-__all__ = ["LabelRankingData", "Matrix", "RankingData", "as_matrix", "group_queries"]
+__all__ = [
+    "LabelRankingData",
+    "Matrix",
+    "RankingData",
+    "as_matrix",
+    "group_queries",
+    "no_pairs",
+    "no_pairs_count",
+]
+
+_ROWS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +60,9 @@ class RankingData:
     feature_names : tuple of str or None
     order : int64 ndarray of shape (n_samples,) or None
         Row ``i`` here was the caller's row ``order[i]``; None if nothing moved.
+    scaling : Scaling or None
+        How `X` was scaled when the data were prepared on disk; None if it holds the features as
+        they were given.
     """
 
     X: Matrix
@@ -55,6 +72,7 @@ class RankingData:
     query_weight: NDArray[np.float64] | None = None
     feature_names: tuple[str, ...] | None = None
     order: NDArray[np.int64] | None = None
+    scaling: Scaling | None = None
 
     @classmethod
     def from_arrays(
@@ -129,38 +147,39 @@ class RankingData:
     @cached_property
     def pair_counts(self) -> NDArray[np.int64]:
         """Number of pairs ``y_i > y_j`` of each query."""
-        sizes = np.diff(self.query_ptr)
-        query = np.repeat(np.arange(self.n_queries), sizes)
-        by_level = np.lexsort((self.relevance, query))
-        new_run = np.ones(self.n_samples, dtype=bool)
-        same_query = query[by_level[1:]] == query[by_level[:-1]]
-        same_level = self.relevance[by_level[1:]] == self.relevance[by_level[:-1]]
-        new_run[1:] = ~(same_query & same_level)
-        starts = np.flatnonzero(new_run)
-        runs = np.diff(np.append(starts, self.n_samples))
-        tied = np.zeros(self.n_queries, dtype=np.int64)
-        np.add.at(tied, query[by_level[starts]], runs * (runs - 1) // 2)
-        result: NDArray[np.int64] = sizes * (sizes - 1) // 2 - tied
-        return result
+        # Part by part, so that little memory is taken beyond that of the rows.
+        starts = np.arange(0, self.n_samples, _ROWS_AT_ONCE)
+        cuts = np.unique(np.append(np.searchsorted(self.query_ptr, starts), self.n_queries))
+        ptr = self.query_ptr
+        parts = [
+            _pair_counts(self.relevance[ptr[b] : ptr[e]], ptr[b : e + 1] - ptr[b])
+            for b, e in pairwise(cuts)
+        ]
+        return np.concatenate(parts)
 
     def require_pairs(self) -> None:
         """Raise `DataError` if no query of positive weight has two rows of different relevance."""
         same_query = np.ones(max(self.n_samples - 1, 0), dtype=bool)
         boundaries = self.query_ptr[1:-1] - 1
         same_query[boundaries[boundaries >= 0]] = False
-        pairs = same_query & (np.diff(self.relevance) != 0)
+        pairs = same_query & (self.relevance[1:] != self.relevance[:-1])
         if not pairs.any():
-            raise DataError(
-                f"no preference pair in {self.n_samples} samples of {self.n_queries} queries: the "
-                "rows of a query all have the same relevance, so there is nothing to learn; check "
-                "the labels and the query ids"
-            )
+            raise no_pairs(self.n_samples, self.n_queries)
         if self.query_weight is not None:
             weight = np.repeat(self.query_weight, np.diff(self.query_ptr))
             if not weight[1:][pairs].any():
-                raise DataError(
-                    "no preference pair counts: sample_weight is zero for every query that has one"
-                )
+                raise no_pairs_count()
+
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays in memory; those that are mapped from a file take none."""
+        X: Any = self.X
+        features = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+        others = (self.relevance, self.query_ptr, self.query_ids, self.query_weight, self.order)
+        return sum(
+            array.nbytes
+            for array in (*features, *others)
+            if array is not None and not isinstance(array, np.memmap)
+        )
 
     def restore(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values in the caller's row order."""
@@ -172,6 +191,8 @@ class RankingData:
 
     def take_queries(self, queries: ArrayLike) -> RankingData:
         """The data of some queries, given by their positions, in that order.
+
+        Features of consecutive queries are not copied.
 
         Raises
         ------
@@ -187,13 +208,19 @@ class RankingData:
         sizes = np.diff(self.query_ptr)[chosen]
         query_ptr = np.concatenate(([0], np.cumsum(sizes)))
         rows = np.repeat(self.query_ptr[chosen] - query_ptr[:-1], sizes) + np.arange(query_ptr[-1])
+        if np.all(np.diff(chosen) == 1):
+            run = slice(self.query_ptr[chosen[0]], self.query_ptr[chosen[-1] + 1])
+            X = row_slice(self.X, run)
+        else:
+            X = self.X[rows]
         return RankingData(
-            self.X[rows],
+            X,
             self.relevance[rows],
             query_ptr,
             self.query_ids[chosen],
             None if self.query_weight is None else self.query_weight[chosen],
             self.feature_names,
+            scaling=self.scaling,
         )
 
 
@@ -303,6 +330,38 @@ class LabelRankingData:
                 f"no preference pair: for each of the {self.n_samples} instances all labels have "
                 "the same relevance, so there is nothing to learn; check Y"
             )
+
+
+def no_pairs(n_samples: int, n_queries: int) -> DataError:
+    """The error that there is nothing to learn from in so many samples and queries."""
+    return DataError(
+        f"no preference pair in {n_samples} samples of {n_queries} queries: the rows of a query "
+        "all have the same relevance, so there is nothing to learn; check the labels and the "
+        "query ids"
+    )
+
+
+def no_pairs_count() -> DataError:
+    """The error that what could be learnt from has no weight."""
+    return DataError(
+        "no preference pair counts: sample_weight is zero for every query that has one"
+    )
+
+
+def _pair_counts(relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]) -> NDArray[np.int64]:
+    sizes = np.diff(query_ptr)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    by_level = np.lexsort((relevance, query))
+    new_run = np.ones(len(relevance), dtype=bool)
+    same_query = query[by_level[1:]] == query[by_level[:-1]]
+    same_level = relevance[by_level[1:]] == relevance[by_level[:-1]]
+    new_run[1:] = ~(same_query & same_level)
+    starts = np.flatnonzero(new_run)
+    runs = np.diff(np.append(starts, len(relevance)))
+    tied = np.zeros(len(sizes), dtype=np.int64)
+    np.add.at(tied, query[by_level[starts]], runs * (runs - 1) // 2)
+    result: NDArray[np.int64] = sizes * (sizes - 1) // 2 - tied
+    return result
 
 
 def _query_weight(

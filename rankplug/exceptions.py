@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
+    "ClusterError",
     "ConvergenceWarning",
     "DataError",
+    "InterruptionWarning",
     "ModelFormatError",
     "ParameterError",
     "RankplugError",
@@ -45,8 +47,16 @@ class ModelFormatError(RankplugError, ValueError):
     """A saved model is incomplete, altered, or of an unknown format."""
 
 
+class ClusterError(RankplugError):
+    """A cluster does not answer, or has lost what cannot be had again."""
+
+
 class TuningError(RankplugError):
-    """No trial of a study is complete, so there is no best one."""
+    """A study has no complete trial, so there is no best one, or it cannot be written."""
+
+
+class InterruptionWarning(UserWarning):
+    """A solver was stopped by a signal and returns the model it has so far."""
 
 
 class UnknownNameError(RankplugError, ValueError):

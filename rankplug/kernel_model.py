@@ -13,13 +13,22 @@ from scipy import sparse
 from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.kernels import Kernel
-from rankplug.models import Model, load_arrays
+from rankplug.models import Model, check_labels
+from rankplug.parameters import Choice, Integer, Parameter, Real
+from rankplug.safe_files import load_arrays, load_numbers
 
 __all__ = ["KernelModel"]
 
 _FILE = "arrays.npz"
-_KINDS_OF_LABELS = "iufbU"
 _CHUNK = 2**22  # values of the kernel at once: 32 MB
+_HEADER: Mapping[str, Parameter] = {
+    "kernel": Choice(("linear", "rbf", "poly")),
+    "gamma": Real(),
+    "degree": Integer(1),
+    "coef0": Real(),
+    "sparse": Choice((True, False)),
+    "n_features": Integer(1, 2**62),
+}
 
 
 class KernelModel(Model):
@@ -77,14 +86,7 @@ class KernelModel(Model):
     def _checked_labels(self, labels: Any) -> NDArray[Any]:
         if self.n_labels is None:
             return np.arange(0)
-        array = np.arange(self.n_labels) if labels is None else np.asarray(labels)
-        if array.dtype == object:
-            array = np.array(array.tolist())
-        if array.dtype.kind not in _KINDS_OF_LABELS:
-            raise DataError("labels must be all integers, all floats, all booleans or all strings")
-        if array.shape != (self.n_labels,):
-            raise DataError(f"{self.n_labels} columns of dual_coef, labels of shape {array.shape}")
-        return array
+        return check_labels(labels, self.n_labels)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         kernel = self.kernel
@@ -113,31 +115,28 @@ class KernelModel(Model):
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> KernelModel:
         file = folder / _FILE
-        arrays = load_arrays(file, "dual_coef", "labels")
-        try:
-            kernel = _kernel(header)
-            if header["sparse"]:
-                parts = load_arrays(file, "data", "indices", "indptr")
-                shape = (len(parts["indptr"]) - 1, int(header["n_features"]))
-                support: Any = sparse.csr_array(
-                    (parts["data"], parts["indices"], parts["indptr"]), shape=shape
-                )
-            else:
-                support = load_arrays(file, "support")["support"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFormatError(
-                f"{folder}: the header of the kernel model is damaged: {type(error).__name__} "
-                f"{error}"
-            ) from None
-        return cls(kernel, support, arrays["dual_coef"], arrays["labels"])
+        wrong = [key for key, kind in _HEADER.items() if not kind.accepts(header.get(key))]
+        if wrong:
+            raise ModelFormatError(f"{folder}: {', '.join(wrong)} missing or wrong in the header")
+        kernel = Kernel(header["kernel"], header["gamma"], header["degree"], header["coef0"])
+        if header["sparse"]:
+            support: Any = _sparse_support(file, header["n_features"])
+        else:
+            support = load_numbers(file, "support")["support"]
+        dual_coef = load_numbers(file, "dual_coef")["dual_coef"]
+        return cls(kernel, support, dual_coef, load_arrays(file, "labels")["labels"])
 
 
-def _kernel(header: Mapping[str, Any]) -> Kernel:
-    if header["kernel"] not in ("linear", "rbf", "poly"):
-        raise ValueError(f"unknown kernel {header['kernel']!r}")
-    return Kernel(
-        header["kernel"], float(header["gamma"]), int(header["degree"]), float(header["coef0"])
-    )
+def _sparse_support(file: Path, n_features: int) -> sparse.csr_array:
+    data = load_numbers(file, "data")["data"]
+    index = load_arrays(file, "indices", "indptr")
+    if {array.dtype.kind for array in index.values()} != {"i"} or index["indptr"].ndim != 1:
+        raise ModelFormatError(f"{file}: indices and indptr must be integers")
+    shape = (len(index["indptr"]) - 1, n_features)
+    try:
+        return sparse.csr_array((data, index["indices"], index["indptr"]), shape=shape)
+    except ValueError as error:
+        raise ModelFormatError(f"{file}: no valid sparse matrix: {error}") from None
 
 
 def _dual_coefficients(dual_coef: Any, n_support: int) -> NDArray[np.float64]:

@@ -34,7 +34,7 @@ class RowMatrix(Protocol):
     def transposed_dot(self, u: Vector) -> Vector:
         """``X' u``."""
 
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v``, L the Laplacian of the active pairs; ``X v`` goes to `product`."""
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -73,10 +73,10 @@ class DenseRows:
         passes.dense_transposed_dot(self.X, u, g)
         return g
 
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v`` in one read of X."""
         g = np.empty(self.n_columns)
-        passes.dense_laplacian(self.X, pairs, v, product, scratch, g)
+        passes.dense_laplacian(self.X, pairs, v, product, g)
         return g
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -117,10 +117,10 @@ class SparseRows:
         passes.sparse_transposed_dot(*self._arrays, u, g)
         return g
 
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v``, reading small queries once."""
         g = np.zeros(self.n_columns)
-        passes.sparse_laplacian(*self._arrays, pairs, v, product, scratch, g)
+        passes.sparse_laplacian(*self._arrays, pairs, v, product, g)
         return g
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -167,11 +167,12 @@ class KeslerRows:
         """``X' u``."""
         return self._spread(u, self.X)
 
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector, scratch: Vector) -> Vector:
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v``."""
         self.dot(v, product)
-        pairs.laplacian(product, scratch)
-        return self.transposed_dot(scratch)
+        of_product = np.empty(self.n_rows)
+        pairs.laplacian(product, of_product)
+        return self.transposed_dot(of_product)
 
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         """Exact: two labels of an instance share no weight, so no pair has a cross term."""

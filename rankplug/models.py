@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-import zipfile
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.metadata import entry_points
@@ -20,8 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import tables
+from rankplug._fast import passes
 from rankplug.data import LabelRankingData, Matrix, RankingData, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError, nearest
+from rankplug.new_folder import new_folder
+from rankplug.safe_files import load_arrays, load_numbers, parse_json
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -29,9 +31,9 @@ __all__ = [
     "LinearModel",
     "Model",
     "WrappedModel",
+    "check_labels",
     "linear_model",
     "linear_weights",
-    "load_arrays",
     "load_model",
     "model_class",
 ]
@@ -39,6 +41,7 @@ __all__ = [
 SCHEMA_VERSION = 1
 _HEADER = "model.json"
 _ARRAYS = "arrays.npz"
+_DEEPEST = 8
 
 
 class Model(ABC):
@@ -77,7 +80,8 @@ class Model(ABC):
         Raises
         ------
         DataError
-            If features are missing, too many, not numeric or not finite.
+            If features are missing, too many, not numeric or not finite, or so large that a score
+            is not finite.
         """
         names = self.feature_names if tables.is_table(X) else None
         matrix, _ = as_matrix(X, names)
@@ -86,7 +90,15 @@ class Model(ABC):
                 f"X has {matrix.shape[1]} features, but the model is expecting "
                 f"{self.n_features} features as input"
             )
-        return self._predict(matrix)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._predict(matrix)
+        wrong = ~np.isfinite(scores)
+        if wrong.any():
+            raise DataError(
+                f"the score of row {np.argwhere(wrong)[0][0]} is not finite: its features are too "
+                "large for the model"
+            )
+        return scores
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """How much each feature counts, >= 0; None if the model does not tell.
@@ -116,15 +128,9 @@ class Model(ABC):
         Raises
         ------
         FileExistsError
-            If `path` is a file or a folder with something in it.
+            If `path` is a file or a folder with something in it, or another process is faster.
         """
-        target = Path(path)
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise FileExistsError(f"{target} exists already: name a new folder to save the model")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as parent:
-            folder = Path(parent) / "model"
-            folder.mkdir()
+        with new_folder(path) as folder:
             extra = self._write(folder)
             header = {
                 "format": "rankplug-model",
@@ -137,7 +143,6 @@ class Model(ABC):
             }
             header["sha256"] = _header_sha256(header)
             (folder / _HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
-            folder.replace(target)
 
 
 class LinearModel(Model):
@@ -161,7 +166,15 @@ class LinearModel(Model):
         return len(self.coef)
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
-        return np.asarray(X @ self.coef, dtype=np.float64)
+        if X.dtype == self.coef.dtype:
+            return np.asarray(X @ self.coef)
+        # NumPy and SciPy would make a float64 copy of X.
+        scores = np.empty(X.shape[0])
+        if isinstance(X, np.ndarray):
+            passes.dense_dot(X, self.coef, scores)
+        else:
+            passes.sparse_dot(X.indptr, X.indices, X.data, self.coef, scores)
+        return scores
 
     def _write(self, folder: Path) -> dict[str, Any]:
         np.savez(folder / _ARRAYS, coef=self.coef)
@@ -169,7 +182,7 @@ class LinearModel(Model):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearModel:
-        return cls(load_arrays(folder / _ARRAYS, "coef")["coef"])
+        return cls(load_numbers(folder / _ARRAYS, "coef")["coef"])
 
 
 class LabelLinearModel(Model):
@@ -181,13 +194,17 @@ class LabelLinearModel(Model):
     labels : array-like of shape (n_labels,), optional
         Names of the labels, integers, floats, booleans or strings.
     feature_names : sequence of str, optional
+    copy : bool, default=True
+        False takes a float64 array of `coef` over as it is: there may be no room for two.
     """
 
     kind = "label-linear"
 
-    def __init__(self, coef: Any, labels: Any = None, feature_names: Any = None) -> None:
-        self.coef = _coefficients(coef, 2)
-        self.labels = _labels(labels, len(self.coef))
+    def __init__(
+        self, coef: Any, labels: Any = None, feature_names: Any = None, *, copy: bool = True
+    ) -> None:
+        self.coef = _coefficients(coef, 2, copy=copy)
+        self.labels = check_labels(labels, len(self.coef))
         self.feature_names = _names(feature_names, self.coef.shape[1])
 
     @property
@@ -209,8 +226,9 @@ class LabelLinearModel(Model):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
-        arrays = load_arrays(folder / _ARRAYS, "coef", "labels")
-        return cls(arrays["coef"], arrays["labels"])
+        coef = load_numbers(folder / _ARRAYS, "coef")["coef"]
+        labels = load_arrays(folder / _ARRAYS, "labels")["labels"]
+        return cls(coef, labels, copy=False)
 
 
 class WrappedModel(Model):
@@ -240,12 +258,19 @@ class WrappedModel(Model):
         """Names of the labels, where the model has them."""
         return getattr(self.model, "labels", None)
 
+    @staticmethod
+    def _read_wrapped(folder: Path, header: Mapping[str, Any]) -> Model:
+        """Read the model within, which the header describes by `kind` and `model`."""
+        if not isinstance(header.get("kind"), str) or not isinstance(header.get("model"), dict):
+            raise ModelFormatError(f"{folder}: the header does not describe the model within")
+        return model_class(header["kind"], folder)._read(folder, header["model"])
+
 
 def linear_model(w: NDArray[np.float64], data: RankingData | LabelRankingData) -> Model:
     """The model of the weights that a linear solver found: one vector, or one for each label."""
-    if isinstance(data, RankingData):
-        return LinearModel(w)
-    return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)
+    if isinstance(data, LabelRankingData):
+        return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)
+    return LinearModel(w)
 
 
 def linear_weights(model: Model) -> NDArray[np.float64]:
@@ -280,7 +305,7 @@ def load_model(path: str | Path) -> Model:
     folder = Path(path)
     header = _read_header(folder)
     for name, digest in header["files"].items():
-        if not (folder / name).is_file():
+        if not _is_file(folder, name):
             raise ModelFormatError(f"{folder}: the model's file {name} is missing")
         if _sha256(folder / name) != digest:
             raise ModelFormatError(f"{folder}: {name} was altered or truncated since it was saved")
@@ -290,7 +315,7 @@ def load_model(path: str | Path) -> Model:
         model.feature_names = _names(header["feature_names"], model.n_features)
     except DataError as error:
         raise ModelFormatError(f"{folder}: {error}") from None
-    if model.n_features != header["n_features"]:
+    if model.n_features != header["n_features"] or model.n_features < 1:
         raise ModelFormatError(
             f"{folder}: {_HEADER} says {header['n_features']} features, the model has "
             f"{model.n_features}"
@@ -303,10 +328,10 @@ def load_model(path: str | Path) -> Model:
 
 def _read_header(folder: Path) -> dict[str, Any]:
     try:
-        header = json.loads((folder / _HEADER).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelFormatError(f"{folder} holds no rankplug model: no {_HEADER} in it") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        if not _is_file(folder, _HEADER):
+            raise ModelFormatError(f"{folder} holds no rankplug model: no {_HEADER} in it")
+        header = parse_json((folder / _HEADER).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ModelFormatError(f"{folder / _HEADER} cannot be read: {error}") from None
     if not isinstance(header, dict) or header.get("format") != "rankplug-model":
         raise ModelFormatError(f"{folder / _HEADER} does not describe a rankplug model")
@@ -317,15 +342,34 @@ def _read_header(folder: Path) -> dict[str, Any]:
             "load the model with the version of rankplug that saved it"
         )
     expected = {"kind": str, "n_features": int, "files": dict, "model": dict}
-    wrong = [key for key, kind in expected.items() if not isinstance(header.get(key), kind)]
+    wrong = [key for key, kind in expected.items() if type(header.get(key)) is not kind]
     names = header.setdefault("feature_names", None)
-    if not (names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))):
+    if not (names is None or (isinstance(names, list) and all(map(_is_text, names)))):
         wrong.append("feature_names")
     if wrong:
         raise ModelFormatError(f"{folder / _HEADER}: {', '.join(wrong)} missing or of a wrong type")
     if any(Path(name).name != name for name in header["files"]):
         raise ModelFormatError(f"{folder / _HEADER}: files must lie in the model's folder")
+    if _depth(header["model"]) > _DEEPEST:
+        raise ModelFormatError(f"{folder / _HEADER}: more than {_DEEPEST} models within each other")
     return header
+
+
+def _depth(header: Mapping[str, Any]) -> int:
+    """How many models wrap each other."""
+    depth = 0
+    while isinstance(header.get("model"), dict):
+        header, depth = header["model"], depth + 1
+    return depth
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    """Whether it is a file of the folder; not one elsewhere that a link leads to."""
+    try:
+        inside = os.path.realpath(folder / name) == os.path.join(os.path.realpath(folder), name)
+        return inside and (folder / name).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def model_class(kind: str, folder: Path) -> type[Model]:
@@ -350,26 +394,29 @@ def model_class(kind: str, folder: Path) -> type[Model]:
     return found
 
 
-def load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file, or `ModelFormatError`."""
+def _coefficients(coef: Any, n_dimensions: int, *, copy: bool = True) -> NDArray[np.float64]:
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in names}
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ModelFormatError(f"{file} cannot be read: {error}") from None
-
-
-def _coefficients(coef: Any, n_dimensions: int) -> NDArray[np.float64]:
-    try:
-        array = np.array(coef, dtype=np.float64, order="C")
+        array = np.array(coef, dtype=np.float64, order="C" if copy else "K", copy=copy or None)
     except (TypeError, ValueError) as error:
         raise DataError(f"coef must hold numbers: {error}") from None
-    if array.ndim != n_dimensions or not np.isfinite(array).all():
-        raise DataError(f"coef must be {n_dimensions}-dimensional and finite")
+    if array.ndim != n_dimensions:
+        raise DataError(f"coef has {array.ndim} dimensions instead of {n_dimensions}")
+    if not np.isfinite(array).all():
+        raise DataError(
+            "coef holds NaN or infinity: if a solver made it, numbers overflowed, so scale the "
+            "features"
+        )
     return array
 
 
-def _labels(labels: Any, n_labels: int) -> NDArray[Any]:
+def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:
+    """The names of labels as an array; 0, 1, ... if they are None.
+
+    Raises
+    ------
+    DataError
+        If they are not as many, or not all integers, floats, booleans or strings.
+    """
     array = np.arange(n_labels) if labels is None else np.asarray(labels)
     if array.dtype == object and len({type(label) for label in array.flat}) == 1:
         array = np.array(array.tolist())
@@ -377,6 +424,8 @@ def _labels(labels: Any, n_labels: int) -> NDArray[Any]:
         raise DataError("labels must be all integers, all floats, all booleans or all strings")
     if array.shape != (n_labels,):
         raise DataError(f"{n_labels} rows of coef but labels of shape {array.shape}")
+    if array.dtype.kind == "U" and not all(map(_is_text, array.tolist())):
+        raise DataError("labels hold characters that are no text (lone surrogates)")
     return array
 
 
@@ -386,6 +435,14 @@ def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
     if len(names) != n_features:
         raise DataError(f"{len(names)} feature names for {n_features} features")
     return tuple(str(name) for name in names)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a string that can be written: JSON may hold halves of characters."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _sha256(file: Path) -> str:

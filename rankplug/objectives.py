@@ -1,14 +1,8 @@
 """The problems that solvers minimise, as losses that the optimisers understand.
 
 Pairwise problems sum over the pairs P of all queries: (i, j) with the same query and
-``y_i > y_j``. What a pair of query q counts is C times its weight, by `reduction`:
-
-* ``"sum"``: the query's weight (1 if none is given);
-* ``"mean"``: that, divided by the number of all pairs;
-* ``"query-mean"``: that, divided by the number of the query's pairs and of queries with pairs.
-
-Numbers of pairs and queries count weights too, so that a query of weight 2 is one that occurs
-twice, whatever the reduction.
+``y_i > y_j``. What a pair of query q counts, ``c_q``, depends on the reduction, see
+`rankplug.reductions`.
 """
 
 from __future__ import annotations
@@ -17,14 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.shards import Evaluate, Shard, Shards, open_shards
+from rankplug.reductions import Reduction, pair_weights
+from rankplug.remote import RemoteRankingData
+from rankplug.shard import Evaluate, Shard
+from rankplug.shards import Shards, open_shards
 
 __all__ = [
     "Hinge",
@@ -39,7 +36,6 @@ __all__ = [
 ]
 
 Vector: TypeAlias = NDArray[np.float64]
-Reduction: TypeAlias = Literal["sum", "mean", "query-mean"]
 
 
 class PairLoss(ABC):
@@ -143,6 +139,12 @@ class Hinge(PairLoss):
         """See `PairLoss.evaluate`."""
         return _hinge
 
+    def loss_along(self, step: float) -> float:
+        """Loss after `step` times the direction; reads no features."""
+        # The slope comes with it: where shards are far away, each question costs time.
+        loss, self._slope = self.shards.sum(Shard.line, step, self.evaluate)
+        return float(loss)
+
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current point to `w` the direction."""
         self.n_passes += 1
@@ -154,7 +156,7 @@ class Hinge(PairLoss):
 
     def slope_along(self) -> float:
         """Slope of the loss along the direction at the step last tried."""
-        return float(self.shards.sum(Shard.slope_along))
+        return float(self._slope)
 
     def gradient_along(self) -> Vector:
         """A subgradient of the loss by the weights at the step last tried."""
@@ -209,26 +211,20 @@ def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficien
     return 0.5 / width * pairs.squared_hinge(scores, coefficient)
 
 
-def pair_weights(data: RankingData | LabelRankingData, reduction: Reduction) -> Vector:
-    """``c_q``: what each pair of each query (or instance) counts, before C."""
-    weight = data.query_weight if isinstance(data, RankingData) else None
-    n_queries = data.n_queries if isinstance(data, RankingData) else data.n_samples
-    own = np.ones(n_queries) if weight is None else weight
-    if reduction == "sum":
-        return own
-    counts = data.pair_counts
-    if reduction == "mean":
-        mean: Vector = own / (own @ counts)
-        return mean
-    per_query: Vector = own / (np.maximum(counts, 1) * own[counts > 0].sum())
-    return np.where(counts > 0, per_query, 0.0)
-
-
 @contextmanager
 def open_pairs(
-    data: RankingData | LabelRankingData, reduction: Reduction, n_threads: int | None = None
+    data: RankingData | LabelRankingData | RemoteRankingData,
+    reduction: Reduction,
+    n_threads: int | None = None,
 ) -> Iterator[Shards]:
-    """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`."""
+    """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`.
+
+    For remote data `n_threads` are those of each task on a worker, by default one.
+    """
+    if isinstance(data, RemoteRankingData):
+        with data.open_pairs(reduction, n_threads) as remote:
+            yield remote
+        return
     with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
         yield shards
 

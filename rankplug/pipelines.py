@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
-from rankplug.models import Model, WrappedModel, load_arrays, model_class
+from rankplug.models import Model, WrappedModel
+from rankplug.safe_files import load_numbers
 
 __all__ = ["PipelineModel", "flat_steps", "pipeline_model"]
 
@@ -27,6 +28,9 @@ _SCALERS: dict[str, tuple[type, tuple[str, ...]]] = {
     "MaxAbsScaler": (MaxAbsScaler, ("scale_",)),
 }
 """The transformers that can be saved, and what their ``transform`` uses of what was fitted."""
+
+_UNLESS = {"mean_": "with_mean", "scale_": "with_std"}
+"""The parameters without which an array may be missing."""
 
 
 class PipelineModel(WrappedModel):
@@ -82,15 +86,15 @@ class PipelineModel(WrappedModel):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> PipelineModel:
-        if not isinstance(header.get("kind"), str) or not isinstance(header.get("model"), dict):
-            raise ModelFormatError(f"{folder}: the header does not describe the pipeline's model")
-        model = model_class(header["kind"], folder)._read(folder, header["model"])
+        model = cls._read_wrapped(folder, header)
         try:
             scalers = [
-                (str(step["name"]), _restored(step, position, folder / _FILE, model.n_features))
+                (str(step["name"]), _restored(step, f"{position}.", folder / _FILE, model))
                 for position, step in enumerate(header["steps"])
             ]
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ModelFormatError):
+                raise
             raise ModelFormatError(
                 f"{folder}: the description of the pipeline's steps is damaged: "
                 f"{type(error).__name__} {error}"
@@ -151,14 +155,31 @@ def _fitted(scaler: Any) -> dict[str, NDArray[Any]]:
     return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
 
-def _restored(step: Mapping[str, Any], position: int, file: Path, n_features: int) -> Any:
-    """The scaler that a step of the header describes."""
+def _restored(step: Mapping[str, Any], prefix: str, file: Path, model: Model) -> Any:
+    """The scaler that a step of the header describes; `prefix` is that of its arrays' names."""
     kind, attributes = _SCALERS[step["scaler"]]
-    scaler = kind(**step["params"])
-    arrays = load_arrays(file, *(f"{position}.{name}" for name in step["arrays"]))
-    if any(array.shape != (n_features,) for array in arrays.values()):
-        raise ModelFormatError(f"{file} does not fit {n_features} features")
+    scaler = kind(**_checked_params(step["params"]))
+    params = scaler.get_params()
+    unused = {name for name, param in _UNLESS.items() if not params.get(param, True)}
+    there = step["arrays"]
+    if not set(attributes) - unused <= set(there) <= set(attributes):
+        raise ValueError(f"arrays {there} of a {step['scaler']}")
+    arrays = load_numbers(file, *(prefix + name for name in there))
+    if any(array.shape != (model.n_features,) for array in arrays.values()):
+        raise ModelFormatError(f"{file} does not fit {model.n_features} features")
     for name in attributes:
-        setattr(scaler, name, arrays.get(f"{position}.{name}"))
-    scaler.n_features_in_ = n_features
+        setattr(scaler, name, arrays.get(prefix + name))
+    scaler.n_features_in_ = model.n_features
     return scaler
+
+
+def _checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a scaler from JSON, which has no tuples: two numbers, or truth values."""
+    checked = dict(params)
+    if "feature_range" in checked:
+        low, high = map(float, checked["feature_range"])
+        checked["feature_range"] = (low, high)
+    wrong = [name for name in params if type(checked[name]) not in (bool, tuple)]
+    if wrong:
+        raise ValueError(f"parameters {', '.join(wrong)}")
+    return checked

@@ -10,6 +10,7 @@ import numpy as np
 from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.kernels import default_gamma, squared_norms
 from rankplug.objectives import Reduction, SquaredHinge, open_pairs
+from rankplug.remote import RemoteRankingData
 
 if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution
@@ -40,7 +41,7 @@ def gamma_range(X: Matrix) -> FloatDistribution:
 
 
 def pairwise_c(
-    data: RankingData | LabelRankingData | None, reduction: Reduction = "sum"
+    data: RankingData | LabelRankingData | RemoteRankingData | None, reduction: Reduction = "sum"
 ) -> FloatDistribution:
     r"""C of ``1/2 |w|^2 + C sum over pairs of c_q h(1 - (s_i - s_j))``, h a (squared) hinge.
 
@@ -53,7 +54,7 @@ def pairwise_c(
 
     Parameters
     ----------
-    data : RankingData, LabelRankingData or None
+    data : RankingData, LabelRankingData, RemoteRankingData or None
         None, or data whose g is 0: a range for features of the order of 1.
     reduction : "sum", "mean" or "query-mean"
 
@@ -69,12 +70,16 @@ def pairwise_c(
     return decades_up(1e-6 if reduction == "sum" else 1e-2)
 
 
-def largest_squared_norm(data: RankingData | LabelRankingData) -> float:
+def largest_squared_norm(data: RankingData | LabelRankingData | RemoteRankingData) -> float:
     """``max_i |x_i|^2``; 1 if all features are 0."""
+    if isinstance(data, RemoteRankingData):
+        return data.largest_squared_norm()
     return float(squared_norms(data.X).max(initial=0.0)) or 1.0
 
 
-def _smallest_c(data: RankingData | LabelRankingData, reduction: Reduction) -> float:
+def _smallest_c(
+    data: RankingData | LabelRankingData | RemoteRankingData, reduction: Reduction
+) -> float:
     with open_pairs(data, reduction) as shards:
         loss = SquaredHinge(shards)
         loss.move_to(None)

@@ -15,8 +15,9 @@ from rankplug.exceptions import ParameterError
 from rankplug.metrics import Ndcg, per_query
 from rankplug.solver import Solver
 
-__all__ = ["Ranker"]
+__all__ = ["NO_RELEVANT_ROW", "Ranker", "has_grades", "ndcg_of_queries"]
 
+NO_RELEVANT_ROW = "query has a relevant row"
 _LARGEST_GRADE = 31
 
 
@@ -164,9 +165,8 @@ class Ranker(SolverEstimator):
         """
         check_is_fitted(self)
         data = self._data(X, y, qid, sample_weight=sample_weight)
-        relevance, ndcg = _with_gain(data)
-        values = per_query(relevance, self.model_.predict(data.X), data.qid, ndcg)[str(ndcg)]
-        return mean_of_defined(values, data.query_weight, "query has a relevant row")
+        values = ndcg_of_queries(data, self.model_.predict(data.X), graded=has_grades(data))
+        return mean_of_defined(values, data.query_weight, NO_RELEVANT_ROW)
 
     def _data(
         self,
@@ -189,10 +189,18 @@ class Ranker(SolverEstimator):
         )
 
 
-def _with_gain(data: RankingData) -> tuple[NDArray[np.float64], Ndcg]:
-    """Relevance that can be a gain, and NDCG@10 with the gain that suits it."""
+def has_grades(data: RankingData) -> bool:
+    """Whether the relevance is made of grades, integers from 0 to 31."""
     y = data.relevance
-    if np.all((y >= 0) & (y <= _LARGEST_GRADE) & (y == np.floor(y))):
-        return y, Ndcg(10)
-    lowest = np.minimum.reduceat(y, data.query_ptr[:-1])
-    return y - np.repeat(lowest, np.diff(data.query_ptr)), Ndcg(10, gain="linear")
+    return bool(np.all((y >= 0) & (y <= _LARGEST_GRADE) & (y == np.floor(y))))
+
+
+def ndcg_of_queries(
+    data: RankingData, scores: NDArray[np.float64], *, graded: bool
+) -> NDArray[np.float64]:
+    """NDCG@10 of each query with the gain that suits the relevance, NaN if nothing is relevant."""
+    y, ndcg = data.relevance, Ndcg(10)
+    if not graded:
+        lowest = np.minimum.reduceat(y, data.query_ptr[:-1])
+        y, ndcg = y - np.repeat(lowest, np.diff(data.query_ptr)), Ndcg(10, gain="linear")
+    return per_query(y, scores, data.qid, ndcg)[str(ndcg)]

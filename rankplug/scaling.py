@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -11,57 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankplug.affine import Scaling
+from rankplug.arrays import row_blocks
 from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import Model, WrappedModel, load_arrays, model_class
+from rankplug.models import Model, WrappedModel
+from rankplug.safe_files import load_numbers
 
-__all__ = ["ScaleName", "ScaledModel", "Scaling", "fit_scaling"]
+__all__ = [
+    "ScaleName",
+    "ScaledModel",
+    "Scaling",
+    "fit_scaling",
+    "fit_scaling_to_blocks",
+    "predict_data",
+    "scaling_for",
+]
 
 ScaleName: TypeAlias = Literal["none", "standard", "minmax", "maxabs"]
 
 _FILE = "scaling.npz"
-
-
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """Features become ``(X - shift) * factor``; without shift, sparse ones stay sparse.
-
-    Attributes
-    ----------
-    shift : float64 ndarray of shape (n_features,) or None
-    factor : float64 ndarray of shape (n_features,)
-    """
-
-    shift: NDArray[np.float64] | None
-    factor: NDArray[np.float64]
-
-    def apply(self, X: Matrix) -> Matrix:
-        """Scaled features of the same type; `X` is left as it is.
-
-        Raises
-        ------
-        DataError
-            If sparse features would become dense.
-        """
-        if sparse.issparse(X) and self.shift is not None:
-            raise DataError(
-                "the features are shifted before they are scored, which would make sparse ones "
-                "dense: pass X.toarray()"
-            )
-        factor = self.factor.astype(X.dtype)
-        if sparse.issparse(X):
-            scaled: Any = X.copy()
-            scaled.data *= factor[scaled.indices]
-            return scaled
-        if self.shift is None:
-            return np.asarray(X * factor)
-        shifted = X - self.shift.astype(X.dtype)
-        shifted *= factor
-        return shifted
-
-    def of(self, data: RankingData | LabelRankingData) -> RankingData | LabelRankingData:
-        """The data with scaled features."""
-        return replace(data, X=self.apply(data.X))
+_BLOCK_ELEMENTS = 1 << 23
 
 
 def fit_scaling(X: Matrix, scale: ScaleName) -> Scaling | None:
@@ -78,19 +47,73 @@ def fit_scaling(X: Matrix, scale: ScaleName) -> Scaling | None:
     DataError
         If sparse features would become dense.
     """
+    return fit_scaling_to_blocks([X], scale)
+
+
+def fit_scaling_to_blocks(blocks: Iterable[Matrix], scale: ScaleName) -> Scaling | None:
+    """`fit_scaling` of all rows, some of them at a time."""
     from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
     if scale == "none":
         return None
+    scaler = {"maxabs": MaxAbsScaler, "standard": StandardScaler, "minmax": MinMaxScaler}[scale]()
+    for X in blocks:
+        if sparse.issparse(X) and scale != "maxabs":
+            raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
+        scaler.partial_fit(X)
+    factor = scaler.scale_.astype(np.float64)
     if scale == "maxabs":
-        return Scaling(None, 1.0 / MaxAbsScaler().fit(X).scale_)
-    if sparse.issparse(X):
-        raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
+        return Scaling(None, 1.0 / factor)
     if scale == "standard":
-        standard = StandardScaler().fit(X)
-        return Scaling(standard.mean_, 1.0 / standard.scale_)
-    minmax = MinMaxScaler().fit(X)
-    return Scaling(minmax.data_min_, minmax.scale_)
+        return Scaling(scaler.mean_.astype(np.float64), 1.0 / factor)
+    return Scaling(scaler.data_min_.astype(np.float64), factor)
+
+
+def scaling_for(
+    data: RankingData | LabelRankingData,
+    scale: ScaleName,
+    valid: RankingData | LabelRankingData | None = None,
+) -> Scaling | None:
+    """How to scale before training on `data`: as they were prepared, or as `fit_scaling` says.
+
+    Raises
+    ------
+    DataError
+        If sparse features would become dense, features that were scaled already would be scaled
+        again, or only the validation data were scaled.
+    """
+    done = _known_scaling(data)
+    if done is None and valid is not None and _known_scaling(valid) is not None:
+        raise DataError(
+            "the validation data were scaled when they were prepared, but not the training data: "
+            "prepare both alike"
+        )
+    if done is not None and scale != "none":
+        raise DataError(
+            f"scale: {scale}, but the training data were scaled already when they were prepared: "
+            "leave out scale"
+        )
+    return fit_scaling(data.X, scale) if done is None else done
+
+
+def predict_data(model: Model, data: RankingData | LabelRankingData) -> NDArray[np.float64]:
+    """Scores of the rows of data by a model of unscaled features.
+
+    Features that were scaled when they were prepared are given to the model within a
+    `ScaledModel` as they are if it scales alike; for other models their scaling is undone, up to
+    rounding.
+    """
+    scaling = _known_scaling(data)
+    if scaling is None:
+        return model.predict(data.X)
+    if isinstance(model, ScaledModel) and model.scaling.equals(scaling):
+        return model.model.predict(data.X)
+    blocks = row_blocks(data.X, _BLOCK_ELEMENTS)
+    return np.concatenate([model.predict(scaling.undo(data.X[rows])) for rows in blocks])
+
+
+def _known_scaling(data: RankingData | LabelRankingData) -> Scaling | None:
+    return data.scaling if isinstance(data, RankingData) else None
 
 
 class ScaledModel(WrappedModel):
@@ -114,7 +137,9 @@ class ScaledModel(WrappedModel):
         return self.model.feature_importances()
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
-        return self.model._predict(self.scaling.apply(X))
+        # Some rows at a time: X may be mapped, and larger than memory.
+        blocks = [X[rows] for rows in row_blocks(X, _BLOCK_ELEMENTS)]
+        return np.concatenate([self.model._predict(self.scaling.apply(X)) for X in blocks])
 
     def _write(self, folder: Path) -> dict[str, Any]:
         extra = self.model._write(folder)
@@ -126,11 +151,9 @@ class ScaledModel(WrappedModel):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> ScaledModel:
-        if not isinstance(header.get("kind"), str) or not isinstance(header.get("model"), dict):
-            raise ModelFormatError(f"{folder}: the header does not describe the scaled model")
+        model = cls._read_wrapped(folder, header)
         names = ("factor", "shift") if header.get("shifted") else ("factor",)
-        arrays = load_arrays(folder / _FILE, *names)
-        model = model_class(header["kind"], folder)._read(folder, header["model"])
+        arrays = load_numbers(folder / _FILE, *names)
         if any(array.shape != (model.n_features,) for array in arrays.values()):
             raise ModelFormatError(f"{folder / _FILE} does not fit {model.n_features} features")
         return cls(model, Scaling(arrays.get("shift"), arrays["factor"]))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
+from rankplug.cores import physical_memory
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.interruption import interrupted, interruptible
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Real, check_parameters
+from rankplug.remote import RemoteRankingData
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -35,6 +39,8 @@ __all__ = [
     "iterate_path",
     "path",
 ]
+
+_ROUNDING = 1e-8
 
 Data: TypeAlias = RankingData | LabelRankingData
 Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
@@ -66,6 +72,9 @@ class SolverTags:
         Can use kernel functions.
     validation : bool
         Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
+    distributed : bool
+        Takes `RemoteRankingData`, as it sees data through `rankplug.objectives.open_pairs` only, or
+        knows how to work on a cluster.
     learns : bool
         Ranks well what can be learned; False for sanity rankers.
     requires : tuple of str
@@ -81,6 +90,7 @@ class SolverTags:
     warm_start: bool = False
     kernel: bool = False
     validation: bool = False
+    distributed: bool = False
     learns: bool = True
     requires: tuple[str, ...] = ()
 
@@ -110,7 +120,8 @@ class SolverResult:
     ----------
     model : Model
     status : "converged", "max_iter", "time_limit" or "stopped"
-        "stopped": by the callback, or because rounding errors allow no further progress.
+        "stopped": by the callback or a signal, or because rounding errors allow no further
+        progress.
     objective : float or None
         Value of the solver's problem at the model; None where there is no stated problem.
     duality_gap : float or None
@@ -124,6 +135,8 @@ class SolverResult:
         One row an iteration: ``n_iter``, ``seconds`` and the solver's own numbers.
     seconds : float
         Wall time of the whole call.
+    interrupted : bool
+        Whether a signal, or the loop around the solver, asked it to stop.
     """
 
     model: Model
@@ -134,11 +147,12 @@ class SolverResult:
     n_passes: float
     history: tuple[dict[str, float], ...] = ()
     seconds: float = 0.0
+    interrupted: bool = False
 
 
 @dataclass
 class Monitor:
-    """Keeps the history and says when to stop: the callback's wish or the time limit."""
+    """Keeps the history and says when to stop: a signal, the callback's wish or the time limit."""
 
     callback: Callback | None = None
     time_limit: float | None = None
@@ -154,6 +168,8 @@ class Monitor:
             self.interruption = "stopped"
         elif self.time_limit is not None and seconds >= self.time_limit:
             self.interruption = "time_limit"
+        if interrupted():
+            self.interruption = "stopped"
         return self.interruption is None
 
 
@@ -186,7 +202,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     def solve(
         self,
-        data: Data,
+        data: Data | RemoteRankingData,
         *,
         valid: Data | None = None,
         init: SolverResult | Model | None = None,
@@ -198,7 +214,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        data : RankingData or LabelRankingData
+        data : RankingData, LabelRankingData or RemoteRankingData
+            The last for solvers tagged `distributed`.
         valid : RankingData or LabelRankingData, optional
             Validation data with the features of `data`. Solvers tagged `validation` stop
             early by them; the others need none and leave them aside.
@@ -216,6 +233,12 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             If a parameter has a value it cannot have.
         DataError
             If the solver cannot take such data or there is no preference pair in them.
+
+        Notes
+        -----
+        Ctrl-C, or SIGTERM, stops the solver with what was reached, and an `InterruptionWarning`.
+        A second one within ten seconds has its usual effect, and so has one before there is a
+        model, or if the program handles that signal itself; see `rankplug.interruption`.
         """
         self.check(data)
         check_validation(data, valid)
@@ -223,12 +246,31 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
         monitor = Monitor(callback, time_limit)
         validation = {"valid": valid} if self.tags.validation else {}
-        result = self._solve(data, model, monitor, as_generator(random_state), **validation)
-        return self._finish(result, monitor, data)
+        rng = as_generator(random_state)
+        # Numbers that overflow show in the result, which is checked.
+        with interruptible(self.name), np.errstate(all="ignore"):
+            # Only solvers that can do with remote data get them.
+            result = self._solve(cast(Data, data), model, monitor, rng, **validation)
+            return self._finish(result, monitor, data)
 
-    def check(self, data: Data) -> None:
+    def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
+        if isinstance(data, RemoteRankingData):
+            self._check_remote(data)
+        else:
+            self._check_local(data)
+        data.require_pairs()
+
+    def _check_remote(self, data: RemoteRankingData) -> None:
+        if not self.tags.distributed:
+            raise DataError(
+                f"{self.name} needs all rows in one place and does not run on a cluster; "
+                f"{', '.join(data.suitable_solvers())} do: take one of them, or train on "
+                "RankingData"
+            )
+
+    def _check_local(self, data: Data) -> None:
         if not isinstance(data, RankingData | LabelRankingData):
             raise DataError(
                 f"{self.name} needs RankingData or LabelRankingData, not {type(data).__name__}: "
@@ -239,7 +281,12 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             raise DataError(f"{self.name} solves {', '.join(self.tags.tasks)}, not {task}")
         if sparse.issparse(data.X) and not self.tags.sparse:
             raise DataError(f"{self.name} takes dense features only: pass X.toarray()")
-        data.require_pairs()
+        n_labels = 1 if isinstance(data, RankingData) else data.n_labels
+        if 8 * data.n_features * n_labels > physical_memory():
+            raise DataError(
+                f"{data.n_features:,} features: this machine's memory does not hold a weight for "
+                "each; is an index in the data wrong?"
+            )
 
     @abstractmethod
     def _solve(
@@ -268,8 +315,17 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             result = solver.solve(data, init=init, random_state=rng)
             yield result
 
-    def _finish(self, result: SolverResult, monitor: Monitor, data: Data) -> SolverResult:
-        """Add time, history and names; warn when the solver did not converge."""
+    def _finish(
+        self, result: SolverResult, monitor: Monitor, data: Data | RemoteRankingData
+    ) -> SolverResult:
+        """Add time, history and names; warn when the solver did not converge.
+
+        Raises
+        ------
+        DataError
+            If the objective or the duality gap is no finite number.
+        """
+        _require_finite(self.name, result)
         if result.status == "max_iter":
             reached = {"objective": result.objective, "duality gap": result.duality_gap}
             values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
@@ -281,12 +337,20 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         result.model.feature_names = data.feature_names
-        seconds = time.perf_counter() - monitor.started
-        return replace(result, history=tuple(monitor.history), seconds=seconds)
+        return replace(
+            result,
+            history=tuple(monitor.history),
+            seconds=time.perf_counter() - monitor.started,
+            interrupted=interrupted(),
+        )
 
 
 def path(
-    solver: Solver, data: Data, Cs: Sequence[float], *, random_state: RandomState = None
+    solver: Solver,
+    data: Data | RemoteRankingData,
+    Cs: Sequence[float],
+    *,
+    random_state: RandomState = None,
 ) -> list[SolverResult]:
     """Solve for each value of `C`, in the given order, reusing what can be reused.
 
@@ -297,20 +361,25 @@ def path(
     ----------
     solver : Solver
         With a parameter `C`; its own value is ignored.
-    data : RankingData or LabelRankingData
+    data : RankingData, LabelRankingData or RemoteRankingData
     Cs : sequence of float > 0
     random_state : int, Generator, RandomState or None
 
     Returns
     -------
     list of SolverResult
-        One for each value, in the same order.
+        One for each value, in the same order; after an interruption the last one is that of the
+        solver that was stopped.
     """
     return list(iterate_path(solver, data, Cs, random_state=random_state))
 
 
 def iterate_path(
-    solver: Solver, data: Data, Cs: Sequence[float], *, random_state: RandomState = None
+    solver: Solver,
+    data: Data | RemoteRankingData,
+    Cs: Sequence[float],
+    *,
+    random_state: RandomState = None,
 ) -> Iterator[SolverResult]:
     """The results of `path` one by one, each solved when it is asked for."""
     if "C" not in solver.get_params(deep=False):
@@ -320,7 +389,22 @@ def iterate_path(
         raise ParameterError("Cs is empty: name at least one value of C")
     for C in values:
         clone(solver).set_params(C=C).check(data)
-    return iter(solver._solve_path(data, values, as_generator(random_state)))
+    return _until_interrupted(
+        iter(solver._solve_path(cast(Data, data), values, as_generator(random_state))),
+        solver.name,
+    )
+
+
+def _until_interrupted(results: Iterator[SolverResult], name: str) -> Iterator[SolverResult]:
+    """The results, of which an interrupted one is the last."""
+    going = True
+    while going:
+        with interruptible(name), np.errstate(all="ignore"):
+            result = next(results, None)
+        if result is None:
+            return
+        going = not result.interrupted
+        yield result
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
@@ -335,7 +419,7 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         ) from None
 
 
-def check_validation(data: Data, valid: Data | None) -> None:
+def check_validation(data: Data | RemoteRankingData, valid: Data | None) -> None:
     """Raise `DataError` unless the validation data are of the kind of the training data."""
     if valid is None:
         return
@@ -351,7 +435,9 @@ def check_validation(data: Data, valid: Data | None) -> None:
         )
 
 
-def _initial_model(solver: Solver, data: Data, init: SolverResult | Model | None) -> Model | None:
+def _initial_model(
+    solver: Solver, data: Data | RemoteRankingData, init: SolverResult | Model | None
+) -> Model | None:
     if init is None:
         return None
     if not solver.tags.warm_start:
@@ -369,6 +455,25 @@ def _initial_model(solver: Solver, data: Data, init: SolverResult | Model | None
             f"init scores {_scored(model.n_labels)} but the data ask for {_scored(n_labels)}"
         )
     return model
+
+
+def _require_finite(name: str, result: SolverResult) -> None:
+    numbers = {"objective": result.objective, "duality gap": result.duality_gap}
+    for what, value in numbers.items():
+        if value is not None and not math.isfinite(value):
+            raise DataError(
+                f"{name}: the {what} is {value}, because numbers overflow: scale the features, for "
+                "example to mean 0 and standard deviation 1, scale the relevance if it is large, "
+                "or regularise more"
+            )
+    if result.objective is None or result.duality_gap is None:
+        return
+    if result.duality_gap < -_ROUNDING * (1.0 + abs(result.objective)):
+        raise DataError(
+            f"{name}: the lower bound of the objective is above it by {-result.duality_gap:.3g}, "
+            "because rounding errors outweigh what is to be learnt: scale the features, for "
+            "example to mean 0 and standard deviation 1"
+        )
 
 
 def _scored(n_labels: int | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,14 +56,18 @@ def _load(source: Dataset | Files) -> dict[str, Data]:
     if isinstance(source, Dataset):
         made = load(source.dataset, **source.params)
         return {"train": made.train, "valid": made.valid, "test": made.test}
-    read = partial(
-        read_data,
-        format=source.format,
-        label=source.label,
-        qid=source.qid,
-        weight=source.weight,
-        features=source.features,
-    )
+    columns = {
+        "format": source.format,
+        "label": source.label,
+        "qid": source.qid,
+        "weight": source.weight,
+        "features": source.features,
+    }
+
+    def read(path: Path, like: RankingData | None = None) -> RankingData:
+        # A prepared folder knows its columns.
+        return read_data(path, like=like, **({} if path.is_dir() else columns))  # type: ignore[arg-type]
+
     train = read(source.train)
     splits: dict[str, Data] = {"train": train}
     if source.valid is not None:

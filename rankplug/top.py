@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from rankplug.data import Matrix, RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
+from rankplug.rows import Rows
 
 __all__ = ["Scope", "TopProblem", "make_top_problem", "warn_if_zero_is_optimal"]
 
@@ -44,18 +45,21 @@ class TopProblem:
 
     Attributes
     ----------
-    X_pos, X_neg : float64 matrices of shapes (m, n_features) and (n, n_features)
-        Rows of a query next to each other.
+    rows : Rows
+        Positives and negatives, those of a query next to each other.
+    pos_places, neg_places : int64 arrays of shapes (m,) and (n,)
+        Which of the rows are positives and which negatives.
     pos_ptr, neg_ptr : int64 arrays of shape (n_queries + 1,)
-        Where the rows of each query start.
+        Where the positives and the negatives of each query start among their kind.
     weight : float64 array of shape (m,)
         ``p_i``, of sum 1.
     top_k : int64 array of shape (n_queries,)
         How many of the highest negatives count; at most as many as there are.
     """
 
-    X_pos: Matrix
-    X_neg: Matrix
+    rows: Rows
+    pos_places: NDArray[np.int64]
+    neg_places: NDArray[np.int64]
     pos_ptr: NDArray[np.int64]
     neg_ptr: NDArray[np.int64]
     weight: Vector
@@ -69,7 +73,17 @@ class TopProblem:
     @property
     def n_features(self) -> int:
         """Number of columns."""
-        return int(self.X_pos.shape[1])
+        return self.rows.n_columns
+
+    @cached_property
+    def positives(self) -> Rows:
+        """``X+``."""
+        return self.rows.take(self.pos_places)
+
+    @cached_property
+    def negatives(self) -> Rows:
+        """``X-``."""
+        return self.rows.take(self.neg_places)
 
     def of_positives(self, per_query: NDArray[Any]) -> NDArray[Any]:
         """A number of each query, repeated for its positives."""
@@ -105,12 +119,19 @@ class TopProblem:
 
     def value_at(self, lam: float, w: Vector) -> float:
         """``P(w)``; one pass over the features."""
-        return self.value(lam, w, self.X_pos @ w, self.X_neg @ w)
+        return self.value(lam, w, *self.scores(w))
+
+    def scores(self, w: Vector) -> tuple[Vector, Vector]:
+        """``X+ w`` and ``X- w``; one pass over the features."""
+        scores = self.rows.dot(w)
+        return scores[self.pos_places], scores[self.neg_places]
 
     def combination(self, a: Vector, b: Vector) -> Vector:
         """``X+' a - X-' b``; one pass over the features."""
-        combined: Vector = self.X_pos.T @ a - self.X_neg.T @ b
-        return combined
+        coefficient = np.empty(self.rows.n_rows)
+        coefficient[self.pos_places] = a
+        coefficient[self.neg_places] = -b
+        return self.rows.transposed_dot(coefficient)
 
     def matching_scale(self, a: Vector, b: Vector) -> Vector:
         """What b has to be multiplied by in each query to have the sum of a."""
@@ -176,16 +197,17 @@ def make_top_problem(
     n_pos, n_neg = n_pos[counted], n_neg[counted]
     if n_pos.sum() == 0 or n_neg.sum() == 0:
         raise _one_kind_only(data, threshold, scope)
-    rows_pos = np.flatnonzero(positive & counted[query])
-    rows_neg = np.flatnonzero(~positive & counted[query])
-    weight = query_weight[query[rows_pos]]
+    rows = np.flatnonzero(counted[query])
+    pos_places, neg_places = np.flatnonzero(positive[rows]), np.flatnonzero(~positive[rows])
+    weight = query_weight[query[rows[pos_places]]]
     if scope == "per-query":
         weight = weight / np.repeat(n_pos, n_pos)
     else:
-        n_pos, n_neg = np.array([len(rows_pos)]), np.array([len(rows_neg)])
+        n_pos, n_neg = np.array([len(pos_places)]), np.array([len(neg_places)])
     return TopProblem(
-        _rows(data.X, rows_pos),
-        _rows(data.X, rows_neg),
+        Rows(data.X, rows),
+        pos_places,
+        neg_places,
         np.concatenate(([0], np.cumsum(n_pos))),
         np.concatenate(([0], np.cumsum(n_neg))),
         weight / weight.sum(),
@@ -211,14 +233,6 @@ def warn_if_zero_is_optimal(solver: str, lower_bound: float, tol: float, top_k: 
         stacklevel=5,
     )
     return True
-
-
-def _rows(X: Matrix, rows: NDArray[np.int64]) -> Matrix:
-    """Some rows, as float64: the methods need more digits than float32 has."""
-    chosen: Any = X[rows]
-    if sparse.issparse(chosen):
-        return sparse.csr_array(chosen, dtype=np.float64)
-    return np.ascontiguousarray(chosen, dtype=np.float64)
 
 
 def _one_kind_only(data: RankingData, threshold: float, scope: Scope) -> DataError:

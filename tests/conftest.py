@@ -1,4 +1,6 @@
+import faulthandler
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,24 @@ def empty_store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
     MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db").search_experiments()
     return folder / "mlflow.db"
+
+
+@pytest.fixture
+def no_hang():
+    """A minute for a test of hostile input, and then an error; two, and the process ends."""
+
+    def ring(*_):
+        raise TimeoutError("hangs: not done after a minute")
+
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    faulthandler.dump_traceback_later(120, exit=True)  # also out of native code
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(60)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        faulthandler.cancel_dump_traceback_later()

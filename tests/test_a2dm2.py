@@ -196,13 +196,14 @@ def test_the_constraint_is_that_of_the_problem():
     w, t = rng.normal(size=3), rng.normal(size=problem.n_queries)
     Ax = split.map_x(np.concatenate((w, t)))
     m = len(problem.weight)
-    np.testing.assert_allclose(Ax[:m], problem.X_pos @ w - problem.of_positives(t))
-    np.testing.assert_allclose(Ax[m:], problem.of_negatives(t) - problem.X_neg @ w)
+    X_pos, X_neg = problem.positives.gather(), problem.negatives.gather()
+    np.testing.assert_allclose(Ax[:m], X_pos @ w - problem.of_positives(t))
+    np.testing.assert_allclose(Ax[m:], problem.of_negatives(t) - X_neg @ w)
     v = rng.normal(size=len(Ax))
     assert split.transposed(v) @ np.concatenate((w, t)) == pytest.approx(v @ Ax)
     pos, neg = split.scores(np.concatenate((w, t)), Ax)
-    np.testing.assert_allclose(pos, problem.X_pos @ w)
-    np.testing.assert_allclose(neg, problem.X_neg @ w)
+    np.testing.assert_allclose(pos, X_pos @ w)
+    np.testing.assert_allclose(neg, X_neg @ w)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
@@ -231,7 +232,7 @@ def test_problem_13_is_solved(variant):
     one = RankingData.from_arrays(data.X, data.relevance)
     problem = make_top_problem(one, None, "per-query")
     w, t = cvxpy.Variable(3), cvxpy.Variable()
-    b, s = t - problem.X_pos @ w, problem.X_neg @ w - t
+    b, s = t - problem.positives.gather() @ w, problem.negatives.gather() @ w - t
     value = 0.15 * cvxpy.sum_squares(w) + cvxpy.sum_squares(cvxpy.pos(1 + b)) / b.shape[0]
     value += 0.05 * t**2 + 0.05 * (cvxpy.sum_squares(s) + cvxpy.sum_squares(b))
     cvxpy.Problem(cvxpy.Minimize(value), [s <= 0]).solve(solver="CLARABEL")

@@ -397,3 +397,11 @@ def test_invalid_labels(name):
 def test_labels_without_a_pair(Y):
     with pytest.raises(DataError, match="no preference pair"):
         LabelRankingData.from_arrays(X3, Y).require_pairs()
+
+
+@pytest.mark.parametrize("end", [0, -1, -(2**31) + 2])
+def test_rows_of_a_sparse_matrix_that_reach_outside_and_come_back(end):
+    X = sparse.csr_array(np.eye(3))
+    X.indptr[1:] = [10**6, 10**6, end]
+    with pytest.raises(DataError, match="not a valid sparse matrix: index pointer values"):
+        RankingData.from_arrays(X, [0, 1, 2])

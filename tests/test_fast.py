@@ -172,10 +172,10 @@ def test_sparse_and_fused_products(dense, index):
     pairs = ActivePairs(Queries(query_ptr, relevance, rng.random(5)))
     pairs.update(rng.normal(size=37))
     v = rng.normal(size=11)
-    z, u, sz, su = np.empty((4, 37))
+    z, u, sz = np.empty((3, 37))
     g, sg = np.zeros((2, 11))
-    passes.dense_laplacian(dense, pairs, v, z, u, g)
-    passes.sparse_laplacian(*arrays, pairs, v, sz, su, sg)
+    passes.dense_laplacian(dense, pairs, v, z, g)
+    passes.sparse_laplacian(*arrays, pairs, v, sz, sg)
     expected_z = dense.astype(float) @ v
     pairs.laplacian(expected_z, u)
     np.testing.assert_allclose(z, expected_z, atol=1e-12)

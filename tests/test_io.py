@@ -264,7 +264,7 @@ def test_no_such_file(tmp_path):
         read_data(tmp_path / "trian.txt")
     with pytest.raises(DataError, match="nor is there a folder"):
         read_data(tmp_path / "nowhere" / "train.txt")
-    with pytest.raises(DataError, match="cannot be read: Is a directory"):
+    with pytest.raises(DataError, match="is not a prepared folder"):
         read_data(tmp_path)
 
 

@@ -5,6 +5,7 @@ import doctest
 import functools
 import itertools
 import threading
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -385,6 +386,20 @@ def test_kernels_agree():
         assert csr.objective == pytest.approx(rbf.objective, rel=1e-6)
         with pytest.raises(DataError, match="shape"):
             solve(data, kernel=lambda A, B: np.zeros(3))
+
+
+def test_wide_data_need_memory_for_one_weight_matrix():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((60, 40_000), density=1e-3, format="csr", rng=rng)
+    data = LabelRankingData.from_arrays(X, rng.integers(0, 20, 60))
+    data.require_pairs()
+    tracemalloc.start()
+    try:
+        model = solve(data, tol=1e-2, schedule="cyclic").model
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * model.coef.nbytes
 
 
 def test_epochs_release_the_gil():

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import signal
 import threading
 
 import mlflow
@@ -15,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import rankplug.mlflow
-from rankplug import LabelRanker, Ranker, make_solver
-from rankplug.exceptions import DataError, ParameterError
+from rankplug import LabelRanker, Ranker, interruption, make_solver
+from rankplug.exceptions import DataError, InterruptionWarning, ParameterError
+from rankplug.solver import Monitor
 
 # MLflow's own use of SQLAlchemy and pandas.
 pytestmark = [
@@ -133,6 +135,29 @@ def test_a_failed_fit_is_a_failed_run(runs, arguments, error):
     assert run.info.status == "FAILED"
     assert mlflow.active_run() is None
     assert run.data.params.get("C") == ("-1.0" if "C" in arguments else None)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_fit_is_a_killed_run(runs, monkeypatch, times):
+    """The second signal is a `KeyboardInterrupt`; after one there is a model."""
+    rankplug.mlflow.autolog()
+    report = Monitor.report
+
+    def reporting(self, n_iter, **values):
+        going = report(self, n_iter, **values)
+        for _ in range(times if n_iter == 0 else 0):
+            signal.raise_signal(signal.SIGINT)
+        return going
+
+    monkeypatch.setattr(Monitor, "report", reporting)
+    monkeypatch.setattr(interruption, "_last_caught", float("-inf"))
+    expected = pytest.warns(InterruptionWarning) if times == 1 else pytest.raises(KeyboardInterrupt)
+    with expected:
+        fit()
+    (run,) = runs()
+    assert run.info.status == "KILLED"
+    assert run.data.params["solver"] == "tree-tron"
+    assert mlflow.active_run() is None
 
 
 def test_a_run_of_the_user_holds_the_first_fit_and_children_the_others(runs):

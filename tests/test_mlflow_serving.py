@@ -315,7 +315,7 @@ def test_serve_sets_workers_threads_and_environment(tmp_path, monkeypatch):
 
 
 def test_serve_shares_the_processors_among_its_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr("rankplug.shards.available_cores", lambda: 8)
+    monkeypatch.setattr("rankplug.cores.available_cores", lambda: 8)
     rankplug.mlflow.save_model(MODEL, tmp_path / "saved")
     for workers, threads in {1: "8", 3: "2", 20: "1"}.items():
         _, environment = served([tmp_path / "saved", "--workers", workers], monkeypatch)

@@ -55,13 +55,14 @@ def obvious_value(data, lam, w, threshold=0.0, scope="per-query", top_k=1):
 def qp_optimum(problem, lam):
     cvxpy = pytest.importorskip("cvxpy")
     w = cvxpy.Variable(problem.n_features)
+    X_pos, X_neg = problem.positives.gather(), problem.negatives.gather()
     value = 0.5 * lam * cvxpy.sum_squares(w)
     for q in range(problem.n_queries):
         pos = slice(*problem.pos_ptr[q : q + 2])
         neg = slice(*problem.neg_ptr[q : q + 2])
         k = int(problem.top_k[q])
-        top = cvxpy.sum_largest(problem.X_neg[neg] @ w, k) / k
-        slack = cvxpy.pos(1 + top - problem.X_pos[pos] @ w)
+        top = cvxpy.sum_largest(X_neg[neg] @ w, k) / k
+        slack = cvxpy.pos(1 + top - X_pos[pos] @ w)
         value += cvxpy.sum(cvxpy.multiply(problem.weight[pos], cvxpy.square(slack)))
     found = cvxpy.Problem(cvxpy.Minimize(value))
     with warnings.catch_warnings():  # the comparison itself shows whether it was accurate
@@ -248,6 +249,12 @@ def test_the_penalty_only_rises():
     penalties = [row["penalty"] for row in result.history]
     assert penalties == sorted(penalties)
     assert penalties[0] == alm_newton._FIRST_PENALTY
+
+
+@pytest.mark.parametrize("matrix", [[[-1.0, 2.0], [2.0, -1.0]], [[0.0, 1.0], [1.0, 0.0]]])
+def test_a_hessian_that_rounding_made_indefinite_ends(matrix):
+    with pytest.raises(FloatingPointError, match="digits"):
+        newton_system._solve_positive(np.array(matrix), np.ones(2))
 
 
 @pytest.mark.parametrize(

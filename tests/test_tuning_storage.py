@@ -110,7 +110,12 @@ def forking(storage, log, n_trials):
 
 
 def test_kill_at_any_moment(tmp_path):
-    journal, log, n_trials = tmp_path / "study.journal", tmp_path / "log.txt", 60
+    kill_at_any_moment(tmp_path, most_kills=12, n_trials=60)
+
+
+def kill_at_any_moment(tmp_path, most_kills, n_trials):
+    """Kill a study again and again: no trial that has ended is lost, changed or repeated."""
+    journal, log = tmp_path / "study.journal", tmp_path / "log.txt"
     moments = random.Random(0)
     n_kills, before = 0, {}
     with forking(journal, log, n_trials) as process:
@@ -128,7 +133,7 @@ def test_kill_at_any_moment(tmp_path):
                 os.kill(child, signal.SIGKILL)
             return os.WTERMSIG(int(process.stdout.readline()))
 
-        while n_kills < 12:
+        while n_kills < most_kills:
             assert run(moments.uniform(0, 6000)) == signal.SIGKILL, "it ended before the kill"
             n_kills += 1
             storage = optuna.storages.JournalStorage(

@@ -10,6 +10,7 @@ import numpy as np
 
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
+from rankplug.interruption import Overdue
 from rankplug.models import LinearModel, Model
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.parameters import Choice, Integer, Optional, Real
@@ -160,6 +161,8 @@ class A2dm2TopPush(Solver):
         try:
             with np.errstate(all="ignore"):
                 status = run.iterate(self._step(split))
+        except Overdue:
+            status = "stopped"
         except FloatingPointError as error:
             raise DataError(
                 f"{self.name} cannot go on, {error}: scale the features, for example each to a "

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
+from rankplug.interruption import raise_if_overdue
+from rankplug.optim.cholesky import factorise
 from rankplug.top import TopProblem
 
 __all__ = ["TopSplit"]
@@ -58,7 +60,7 @@ class TopSplit:
         self.c = np.zeros(self._n_rows)
         self.n_passes = 0.0
         self._solve: tuple[float, Solve] | None = None
-        self._gram: NDArray[np.float64] | None = None
+        self._sums_and_gram: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     @property
     def n_weights(self) -> int:
@@ -69,8 +71,8 @@ class TopSplit:
         """``(X+ w - t, t - X- w)``; one pass over the features."""
         problem, w, t = self.problem, x[: self.n_weights], x[self.n_weights :]
         self.n_passes += 1
-        pos = problem.X_pos @ w - problem.of_positives(t)
-        return np.concatenate((pos, problem.of_negatives(t) - problem.X_neg @ w))
+        pos, neg = problem.scores(w)
+        return np.concatenate((pos - problem.of_positives(t), problem.of_negatives(t) - neg))
 
     def transposed(self, v: Vector) -> Vector:
         """``A' v``; one pass over the features."""
@@ -139,15 +141,15 @@ class TopSplit:
     def _by_columns(self, rho: float) -> Solve:
         """A Cholesky factor of the matrix of w, t eliminated."""
         problem, d = self.problem, self.n_weights
-        sums = self._query_sums()
         sizes = np.diff(problem.pos_ptr) + np.diff(problem.neg_ptr)
         of_t = self.lam1 + rho * sizes
-        if self._gram is None:
-            self._gram = _gram(problem.X_pos) + _gram(problem.X_neg)
-        matrix = rho * self._gram
-        matrix -= sums.T @ ((rho**2 / of_t)[:, None] * sums)
+        if self._sums_and_gram is None:
+            self._sums_and_gram = self._sum_rows()
+        sums, gram = self._sums_and_gram
+        matrix = rho * gram
+        matrix -= sums.T @ ((rho * rho / of_t)[:, None] * sums)
         matrix[np.diag_indices_from(matrix)] += self.lam
-        factor = _factor(matrix)
+        factor = factorise(matrix)
 
         def solve(v: Vector) -> Vector:
             right = rho * self.transposed(v)
@@ -159,10 +161,9 @@ class TopSplit:
     def _by_rows(self, rho: float) -> Solve:
         """Woodbury: ``(D + rho A'A)^-1 rho A' = D^-1 A' (1/rho + A D^-1 A')^-1``."""
         problem, m = self.problem, self._m
-        X = _stack(problem.X_pos, problem.X_neg)
-        products = X @ X.T
-        matrix = np.asarray(products.toarray() if sparse.issparse(products) else products)
-        matrix = matrix / self.lam
+        order = np.concatenate((problem.pos_places, problem.neg_places))
+        X = problem.rows.gather()
+        matrix = _dense(X @ X.T)[np.ix_(order, order)] / self.lam
         queries = np.arange(problem.n_queries)
         query = np.concatenate((problem.of_positives(queries), problem.of_negatives(queries)))
         matrix += (query[:, None] == query) / self.lam1[query]
@@ -170,7 +171,7 @@ class TopSplit:
         matrix[:m, m:] *= -1.0
         matrix[m:, :m] *= -1.0
         matrix[np.diag_indices_from(matrix)] += 1.0 / rho
-        factor = _factor(matrix)
+        factor = factorise(matrix)
         scale = np.concatenate((np.full(self.n_weights, self.lam), self.lam1))
         return lambda v: self.transposed(linalg.cho_solve(factor, v)) / scale
 
@@ -178,55 +179,55 @@ class TopSplit:
         """Conjugate gradients, each from the last solution."""
         scale = np.concatenate((np.full(self.n_weights, self.lam), self.lam1))
         last = np.zeros(len(scale))
-        squares = _squares(self.problem.X_pos) + _squares(self.problem.X_neg)
+        squares = sum(_squares(block) for _, block in self.problem.rows.blocks())
         sizes = np.diff(self.problem.pos_ptr) + np.diff(self.problem.neg_ptr)
         diagonal = scale + rho * np.concatenate((squares, sizes))
         shape = (len(scale), len(scale))
         operator = LinearOperator(
-            shape, matvec=lambda x: scale * x + rho * self.transposed(self.map_x(x))
+            shape,
+            matvec=lambda x: scale * x + rho * self.transposed(self.map_x(x)),
+            dtype=np.float64,
         )
-        inverse = LinearOperator(shape, matvec=lambda x: x / diagonal)
+        inverse = LinearOperator(shape, matvec=lambda x: x / diagonal, dtype=np.float64)
 
         def solve(v: Vector) -> Vector:
             nonlocal last
             right = rho * self.transposed(v)
-            last, _ = cg(operator, right, x0=last, rtol=_CG_TOLERANCE, M=inverse)
+            last, _ = cg(
+                operator,
+                right,
+                x0=last,
+                rtol=_CG_TOLERANCE,
+                M=inverse,
+                callback=lambda _: raise_if_overdue(),
+            )
             return np.asarray(last)
 
         return solve
 
-    def _query_sums(self) -> NDArray[np.float64]:
-        """The sum of the rows of each query."""
-        parts = []
-        for X, ptr in (
-            (self.problem.X_pos, self.problem.pos_ptr),
-            (self.problem.X_neg, self.problem.neg_ptr),
-        ):
-            n = int(ptr[-1])
-            ones = sparse.csr_array((np.ones(n), np.arange(n), ptr), shape=(len(ptr) - 1, n))
-            sums: Any = ones @ X
-            parts.append(np.asarray(sums.toarray() if sparse.issparse(sums) else sums))
-        return np.asarray(parts[0] + parts[1])
+    def _sum_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The sum of the rows of each query, and ``X' X``."""
+        problem, d = self.problem, self.n_weights
+        starts = problem.pos_ptr + problem.neg_ptr
+        sums, gram = np.zeros((problem.n_queries, d)), np.zeros((d, d))
+        for span, block in problem.rows.blocks():
+            first = int(np.searchsorted(starts, span.start, side="right")) - 1
+            last = int(np.searchsorted(starts, span.stop))
+            within = np.clip(starts[first : last + 1], span.start, span.stop) - span.start
+            n_rows = span.stop - span.start
+            ones = sparse.csr_array(
+                (np.ones(n_rows), np.arange(n_rows), within), shape=(last - first, n_rows)
+            )
+            sums[first:last] += _dense(ones @ block)
+            gram += _dense(block.T @ block)
+        return sums, gram
 
 
-def _gram(X: Any) -> NDArray[np.float64]:
-    product = X.T @ X
-    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+def _dense(X: Any) -> NDArray[np.float64]:
+    return np.asarray(X.toarray() if sparse.issparse(X) else X)
 
 
 def _squares(X: Any) -> Vector:
     """Sums of squares of the columns."""
     squares = X.power(2) if sparse.issparse(X) else X**2
     return np.asarray(squares.sum(axis=0)).ravel()
-
-
-def _stack(first: Any, second: Any) -> Any:
-    if sparse.issparse(first):
-        return sparse.csr_array(sparse.vstack((first, second)))
-    return np.vstack((first, second))
-
-
-def _factor(matrix: NDArray[np.float64]) -> Any:
-    if not np.isfinite(matrix).all():
-        raise FloatingPointError("the matrix of the w-step is too large for floating point")
-    return linalg.cho_factor(matrix, lower=True)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone, is_regressor
 from threadpoolctl import threadpool_limits
 
+from rankplug.cores import available_cores, survive_forks
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Pointwise"]
 
 _SEEDS = 2**31 - 1
+_MODERATE = (1e-12, 1e12)
 
 
 class _RegressorOrName(Parameter):
@@ -127,6 +130,13 @@ class Pointwise(Solver):
             regressor = clone(self.regressor)
         if regressor.get_params(deep=False).get("random_state", seed) is None:
             regressor.set_params(random_state=seed)
+        if not np.isfinite(data.relevance @ data.relevance):
+            raise DataError(
+                f"{self.name}: the relevance is too large: its squares overflow; scale it"
+            )
+        if self.regressor == "linear-svr":
+            _require_moderate(data, self.C)
+        survive_forks()
         with threadpool_limits(self.n_threads):
             _fit(regressor, data)
         monitor.report(1)
@@ -153,6 +163,27 @@ def _linear_svr(solver: Pointwise) -> Any:
     return LinearSVR(C=solver.C, loss="squared_epsilon_insensitive", dual=False)
 
 
+def _require_moderate(data: RankingData, C: float) -> None:
+    """Refuse what liblinear may run in circles on, where no signal reaches it."""
+    stored = data.X.data if sparse.issparse(data.X) else data.X
+    sizes = {"feature": float(np.abs(stored).max(initial=0.0))}
+    sizes["relevance"] = float(np.abs(data.relevance).max())
+    low, high = _MODERATE
+    wrong = [
+        f"the largest absolute {what} is {size:g}"
+        for what, size in sizes.items()
+        if size > 0 and not low <= size <= high
+    ]
+    scaled = C * sizes["feature"] * sizes["feature"]
+    if not wrong and scaled > 0 and not low <= scaled <= high:
+        wrong.append(f"C times the square of the largest absolute feature is {scaled:g}")
+    if wrong:
+        raise DataError(
+            f"linear-svr: {' and '.join(wrong)}, but must lie between {low:g} and {high:g}: scale "
+            "the features and the relevance, or change C"
+        )
+
+
 def _random_forest(solver: Pointwise) -> Any:
     from sklearn.ensemble import RandomForestRegressor
 
@@ -160,7 +191,7 @@ def _random_forest(solver: Pointwise) -> Any:
         n_estimators=solver.n_estimators,
         min_samples_leaf=solver.min_samples_leaf,
         max_features=1 / 3,
-        n_jobs=solver.n_threads,
+        n_jobs=None if solver.n_threads is None else min(solver.n_threads, available_cores()),
     )
 
 
@@ -188,8 +219,10 @@ def _fit(regressor: Any, data: RankingData) -> None:
         weight = {"sample_weight": np.repeat(data.query_weight, np.diff(data.query_ptr))}
     try:
         regressor.fit(as_taken(regressor, data.X), data.relevance, **weight)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{type(regressor).__name__} refuses the data: {error}") from None
+    except (ArithmeticError, TypeError, ValueError) as error:
+        # The data hold neither, so that numbers overflowed if the message speaks of them.
+        remedy = ": scale the features and the relevance" if "inf" in str(error).lower() else ""
+        raise DataError(f"{type(regressor).__name__} refuses the data: {error}{remedy}") from None
 
 
 def _model(regressor: Any) -> Model:

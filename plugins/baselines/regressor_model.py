@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
 
+from rankplug.cores import survive_forks
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import Model
+from rankplug_plugins.baselines.regressor_check import check_regressor, require_stored
 
 __all__ = ["RegressorModel", "as_taken"]
 
 _FILE = "regressor.skops"
 
 # Compiled trees of scikit-learn, which skops does not count as safe by itself, because a forged
-# file could make them read wrong memory; they run no code of the file's.
+# file could make them read wrong memory; `check_regressor` looks at them before they predict.
 _TRUSTED = [
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
@@ -53,12 +55,19 @@ class RegressorModel(Model):
         return None if importances is None else np.asarray(importances, dtype=np.float64)
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        survive_forks()
         scores = self.regressor.predict(as_taken(self.regressor, X))
         return np.asarray(scores, dtype=np.float64).reshape(-1)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         import skops.io
 
+        try:
+            check_regressor(self.regressor)
+        except ValueError as error:
+            raise DataError(
+                f"this {type(self.regressor).__name__} cannot be saved: {error}"
+            ) from None
         skops.io.dump(self.regressor, folder / _FILE)
         unknown = set(skops.io.get_untrusted_types(file=folder / _FILE)) - set(_TRUSTED)
         if unknown:
@@ -74,7 +83,10 @@ class RegressorModel(Model):
         from skops.io.exceptions import UntrustedTypesFoundException
 
         try:
-            return cls(skops.io.load(folder / _FILE, trusted=_TRUSTED))
+            require_stored(folder / _FILE)
+            regressor = skops.io.load(folder / _FILE, trusted=_TRUSTED)
+            check_regressor(regressor)
+            return cls(regressor)
         except UntrustedTypesFoundException as error:
             raise ModelFormatError(f"{folder / _FILE} is not safe to load: {error}") from None
         except Exception as error:  # whatever a damaged file makes scikit-learn raise
@@ -87,4 +99,8 @@ def as_taken(regressor: Any, X: Matrix) -> Any:
     """The features in a form that the regressor takes."""
     if not sparse.issparse(X):
         return X
-    return sparse.csr_matrix(X) if get_tags(regressor).input_tags.sparse else X.toarray()
+    if not get_tags(regressor).input_tags.sparse:
+        return X.toarray()
+    # Made of its parts, the matrix has 32-bit indices wherever they are large enough: some
+    # regressors take no others.
+    return sparse.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.data import RankingData
+from rankplug.interruption import interrupted
 from rankplug.models import LinearModel, Model
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
 
@@ -73,8 +74,10 @@ def _wins_less_losses(data: RankingData) -> NDArray[np.float64]:
     row_weight = np.repeat(weight, np.diff(data.query_ptr))
     pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight))
     total = weight @ data.pair_counts
-    balance = np.empty(data.n_features)
+    balance = np.zeros(data.n_features)
     for j in range(data.n_features):
+        if interrupted():
+            break
         column: Any = data.X[:, [j]]
         values = np.ascontiguousarray(_dense(column), dtype=np.float64).ravel()
         pairs.update(values, 0.0)

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankplug.cores import survive_forks
 from rankplug.data import Matrix
 from rankplug.exceptions import ModelFormatError
 from rankplug.models import Model
+from rankplug_plugins.boosting.lightgbm_file import check_lightgbm_text
 
 __all__ = ["LightGBMModel"]
 
@@ -54,6 +56,7 @@ class LightGBMModel(Model):
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         rows: Any = sparse.csr_matrix(X) if sparse.issparse(X) else X
+        survive_forks()
         return np.asarray(self.booster.predict(rows, raw_score=True), dtype=np.float64)
 
     def _write(self, folder: Path) -> dict[str, Any]:
@@ -65,6 +68,8 @@ class LightGBMModel(Model):
         from lightgbm.basic import LightGBMError
 
         try:
-            return cls((folder / _FILE).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, LightGBMError) as error:
+            text = (folder / _FILE).read_text(encoding="utf-8")
+            check_lightgbm_text(text)
+            return cls(text)
+        except (OSError, ValueError, LightGBMError) as error:
             raise ModelFormatError(f"{folder / _FILE} cannot be read: {error}") from None

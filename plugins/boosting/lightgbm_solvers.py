@@ -100,7 +100,7 @@ class LightGBMLambdarank(LightGBMTrees):
         labels = data.relevance
         if not is_graded(data):
             gain = gains(data)
-            labels = np.round(gain * (_STEPS / gain.max()))
+            labels = np.round(gain / gain.max() * _STEPS)
         return {"label": labels, "group": np.diff(data.query_ptr)}
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from rankplug.boosting import ranking_metric
+from rankplug.cores import available_cores, survive_forks
 from rankplug.data import RankingData
+from rankplug.exceptions import DataError
 from rankplug.models import Model
 from rankplug.parameters import Integer, Optional, Parameter, Real
 from rankplug.solver import Data, Monitor, Solver, SolverResult
@@ -122,12 +124,13 @@ class LightGBMTrees(Solver):
         import lightgbm
 
         assert isinstance(data, RankingData)
+        survive_forks()
         stop_by = held_out(valid, self.early_stopping_rounds)
-        parameters = {**self._native_parameters(rng), **self._native_objective(data)}
+        native = self._native_parameters(rng)
         progress = _Progress(monitor, self.eval_metric, self.early_stopping_rounds)
         with translated("LightGBM", lightgbm.basic.LightGBMError):
             train = lightgbm.Dataset(
-                _features(data), weight=_row_weight(data), **self._labels(data)
+                _features(data), weight=_row_weight(data), params=native, **self._labels(data)
             )
             watched: dict[str, Any] = {}
             if stop_by is not None:
@@ -138,8 +141,9 @@ class LightGBMTrees(Solver):
                     "valid_sets": [train.create_valid(_features(stop_by), stop_by.relevance)],
                     "feval": ranking_metric(self.eval_metric, queries),
                 }
+            _require_variation(train)
             booster = lightgbm.train(
-                parameters,
+                {**native, **self._native_objective(data)},
                 train,
                 num_boost_round=self.n_estimators,
                 callbacks=[progress],
@@ -177,7 +181,8 @@ class LightGBMTrees(Solver):
             "verbosity": -1,
         }
         if self.n_threads is not None:
-            native["num_threads"] = self.n_threads
+            # LightGBM crashes where the system cannot make so many threads.
+            native["num_threads"] = min(self.n_threads, available_cores())
         return native
 
 
@@ -202,6 +207,16 @@ class _Progress:
             stop = n_rounds - self.best >= (self.early_stopping_rounds or np.inf)
         if not self.monitor.report(n_rounds, **values) or stop:
             raise EarlyStopException(env.iteration, [])
+
+
+def _require_variation(train: Any) -> None:
+    """Refuse what LightGBM would refuse with a message of its own sources' line numbers."""
+    train.construct()
+    if not any(train.feature_num_bin(j) > 1 for j in range(train.num_feature())):
+        raise DataError(
+            "LightGBM finds no feature that varies (it takes values closer to 0 than 1e-35 for "
+            "0), so there is nothing to learn: scale the features, or add others"
+        )
 
 
 def _features(data: RankingData) -> Any:

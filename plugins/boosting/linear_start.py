@@ -51,7 +51,8 @@ class LinearThenBoost(XGBoostAllPairs):
 
     Notes
     -----
-    The history and the number of iterations are those of the trees.
+    The history and the number of iterations are those of the trees. Interrupted before the first
+    of them, the model is the linear one.
     """
 
     name: ClassVar[str] = "linear-then-boost"
@@ -93,11 +94,14 @@ class LinearThenBoost(XGBoostAllPairs):
         valid: Data | None = None,
     ) -> SolverResult:
         solver = self._linear_solver()
-        start = solver.solve(data, random_state=rng, time_limit=monitor.time_limit).model
+        linear = solver.solve(data, random_state=rng, time_limit=monitor.time_limit)
+        start = linear.model
         if not isinstance(start, LinearModel):
             raise ParameterError(
                 f"linear={solver.name!r} gives a model of kind {start.kind!r}, not a linear one"
             )
+        if linear.interrupted:
+            return replace(linear, objective=None, duality_gap=None, n_iter=0)
         result = self._boost(data, valid, monitor, rng, start)
         assert isinstance(result.model, XGBoostModel)
         return replace(result, model=LinearThenTreesModel(start, result.model))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,9 +49,25 @@ def is_graded(data: RankingData) -> bool:
 
 
 def gains(data: RankingData) -> NDArray[np.float64]:
-    """The gain of relevance that is no grade: ``y - min(y)`` of its query, as in Ranker.score."""
+    """The gain of relevance that is no grade: ``y - min(y)`` of its query, as in Ranker.score.
+
+    They are halved or doubled together until the largest is between 1/2 and 1, which changes no
+    NDCG: the libraries keep labels as float32.
+
+    Raises
+    ------
+    DataError
+        If a difference overflows.
+    """
     lowest = np.minimum.reduceat(data.relevance, data.query_ptr[:-1])
-    return data.relevance - np.repeat(lowest, np.diff(data.query_ptr))
+    gain: NDArray[np.float64] = data.relevance - np.repeat(lowest, np.diff(data.query_ptr))
+    largest = float(gain.max())
+    if not math.isfinite(largest):
+        raise DataError(
+            f"relevance from {data.relevance.min():g} to {data.relevance.max():g} is too wide: "
+            "differences overflow; scale it"
+        )
+    return np.ldexp(gain, -math.frexp(largest)[1])
 
 
 def check_relevance(data: RankingData | LabelRankingData, objective: str) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.interruption import deferred
 
 __all__ = ["label_rows", "missing_value", "quantile_matrix", "rows_per_block"]
 
@@ -39,17 +40,18 @@ def quantile_matrix(
         "nthread": n_threads,
         "ref": ref,
     }
-    if isinstance(data, LabelRankingData):
-        blocks = _label_blocks(data, relevance)
-        return xgboost.QuantileDMatrix(blocks, enable_categorical=True, **common)
-    return xgboost.QuantileDMatrix(
-        data.X,
-        label=relevance,
-        weight=data.query_weight,
-        base_margin=base_margin,
-        group=np.diff(data.query_ptr),
-        **common,
-    )
+    with deferred():  # XGBoost asks for the data from C++, where exceptions get lost
+        if isinstance(data, LabelRankingData):
+            blocks = _label_blocks(data, relevance)
+            return xgboost.QuantileDMatrix(blocks, enable_categorical=True, **common)
+        return xgboost.QuantileDMatrix(
+            data.X,
+            label=relevance,
+            weight=data.query_weight,
+            base_margin=base_margin,
+            group=np.diff(data.query_ptr),
+            **common,
+        )
 
 
 def missing_value(zeros: str) -> float:

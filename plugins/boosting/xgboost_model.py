@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankplug.cores import survive_forks
 from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import Model
+from rankplug.models import Model, check_labels
+from rankplug_plugins.boosting.xgboost_file import check_xgboost_file
 from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
 
 __all__ = ["XGBoostModel"]
@@ -40,7 +42,7 @@ class XGBoostModel(Model):
     def __init__(self, booster: Any, zeros: str = "missing", labels: Any = None) -> None:
         self.booster = booster
         self.zeros = zeros
-        self.labels = None if labels is None else np.asarray(labels)
+        self.labels = None if labels is None else check_labels(labels, len(labels))
 
     @property
     def n_features(self) -> int:
@@ -77,6 +79,7 @@ class XGBoostModel(Model):
         return scores
 
     def _margins(self, rows: Matrix) -> NDArray[np.float64]:
+        survive_forks()
         margins = self.booster.inplace_predict(
             self._known(rows), predict_type="margin", missing=missing_value(self.zeros)
         )
@@ -119,10 +122,12 @@ class XGBoostModel(Model):
         import xgboost
 
         try:
+            check_xgboost_file((folder / _FILE).read_bytes())
             booster = xgboost.Booster(model_file=folder / _FILE)
-        except xgboost.core.XGBoostError as error:
+        except (OSError, ValueError, xgboost.core.XGBoostError) as error:
             reason = str(error).splitlines()[0]
             raise ModelFormatError(f"{folder / _FILE} cannot be read: {reason}") from None
-        if header.get("zeros") not in ("missing", "value") or "labels" not in header:
+        zeros, labels = header.get("zeros"), header.get("labels", "missing")
+        if zeros not in ("missing", "value") or not (labels is None or isinstance(labels, list)):
             raise ModelFormatError(f"{folder}: zeros or labels are missing from the description")
-        return cls(booster, header["zeros"], header["labels"])
+        return cls(booster, zeros, labels)

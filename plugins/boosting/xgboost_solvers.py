@@ -9,10 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import RankingData
+from rankplug.exceptions import ParameterError
+from rankplug.models import Model
 from rankplug.parameters import Choice, Integer, Optional, Parameter
-from rankplug.solver import Data, SolverTags
+from rankplug.remote import RemoteRankingData
+from rankplug.solver import Data, Monitor, SolverResult, SolverTags
 from rankplug_plugins.boosting.all_pairs import AllPairsLoss
 from rankplug_plugins.boosting.relevance import check_relevance, gains, is_graded, levels
+from rankplug_plugins.boosting.xgboost_cluster import boost_on_cluster
+from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_trees import XGBoostTrees
 
 if TYPE_CHECKING:
@@ -80,6 +85,9 @@ class XGBoostPairwise(_SampledPairs):
     are rounded to float32. Label ranking gives each instance's labels as the rows of a query,
     the label being one more, categorical, feature.
 
+    On a Dask cluster, ``xgboost.dask`` trains on the partitions; features must be dense and queries
+    without weights. There is no early stopping, and a callback hears of the end only.
+
     References
     ----------
     .. [1] Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016.
@@ -93,6 +101,7 @@ class XGBoostPairwise(_SampledPairs):
         reference="Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016",
         exact=False,
         validation=True,
+        distributed=True,
         requires=("xgboost",),
     )
     parameters: ClassVar[dict[str, Parameter]] = {
@@ -102,16 +111,42 @@ class XGBoostPairwise(_SampledPairs):
 
     objective: Literal["rank:pairwise", "rank:ndcg", "rank:map"] = "rank:pairwise"
 
-    def check(self, data: Data) -> None:
+    def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         super().check(data)
-        check_relevance(data, self.objective)
+        if not isinstance(data, RemoteRankingData):
+            check_relevance(data, self.objective)
+        elif self.early_stopping_rounds is not None:
+            raise ParameterError(
+                f"early_stopping_rounds={self.early_stopping_rounds} cannot be used on a cluster: "
+                "set it to None"
+            )
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         return {"objective": self.objective, **self._pairs()}
 
     def _labels(self, data: Data) -> NDArray[np.float64]:
         return levels(data) if self.objective == "rank:pairwise" else data.relevance
+
+    def _solve(
+        self,
+        data: Data,
+        init: Model | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+        valid: Data | None = None,
+    ) -> SolverResult:
+        if not isinstance(data, RemoteRankingData):
+            return super()._solve(data, init, monitor, rng, valid)
+        booster = boost_on_cluster(
+            data,
+            {**self._native_parameters(rng), **self._native_objective(data)},
+            n_rounds=self.n_estimators,
+            zeros=self.zeros,
+            max_bin=self.max_bin,
+        )
+        monitor.report(self.n_estimators)
+        return self._result(XGBoostModel(booster, self.zeros), monitor, self.n_estimators)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

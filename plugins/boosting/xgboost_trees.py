@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.boosting import ranking_metric
+from rankplug.cores import available_cores, survive_forks
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.models import Model
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real
+from rankplug.remote import RemoteRankingData
 from rankplug.solver import Data, Monitor, Solver, SolverResult
 from rankplug_plugins.boosting.early_stopping import MetricName, held_out, log_name
 from rankplug_plugins.boosting.errors import translated
@@ -29,6 +31,7 @@ __all__ = ["XGBoostTrees"]
 
 _VALID = "valid"
 _SEEDS = 2**31 - 1
+_SMALLEST, _LARGEST = 1.2e-38, 3e38  # of the parameters that XGBoost keeps as float32
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -74,12 +77,12 @@ class XGBoostTrees(Solver):
         "n_estimators": Integer(1),
         "learning_rate": Real(0, 1, high_open=False),
         "max_depth": Integer(1, 64),
-        "min_child_weight": Real(0, low_open=False),
-        "gamma": Real(0, low_open=False),
+        "min_child_weight": Real(0, _LARGEST, low_open=False),
+        "gamma": Real(0, _LARGEST, low_open=False),
         "subsample": Real(0, 1, high_open=False),
         "colsample_bytree": Real(0, 1, high_open=False),
-        "reg_lambda": Real(0, low_open=False),
-        "reg_alpha": Real(0, low_open=False),
+        "reg_lambda": Real(0, _LARGEST, low_open=False),
+        "reg_alpha": Real(0, _LARGEST, low_open=False),
         "max_bin": Integer(2, 65536),
         "early_stopping_rounds": Optional(Integer(1)),
         "eval_metric": MetricName(),
@@ -116,10 +119,11 @@ class XGBoostTrees(Solver):
             "reg_lambda": FloatDistribution(0.01, 100.0, log=True),
         }
 
-    def check(self, data: Data) -> None:
+    def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         super().check(data)
-        self._check_features(data)
+        if not isinstance(data, RemoteRankingData):
+            self._check_features(data)
 
     @abstractmethod
     def _native_objective(self, data: Data) -> dict[str, Any]:
@@ -154,6 +158,7 @@ class XGBoostTrees(Solver):
         """Grow trees that add to the scores of `start`, which are 0 if it is None."""
         import xgboost
 
+        survive_forks()
         stop_by = held_out(valid, self.early_stopping_rounds)
         if stop_by is not None:
             self._check_features(stop_by)
@@ -176,8 +181,11 @@ class XGBoostTrees(Solver):
             )
         labels = None if isinstance(data, RankingData) else data.labels
         n_rounds = len(monitor.history)
+        return self._result(XGBoostModel(booster, self.zeros, labels), monitor, n_rounds)
+
+    def _result(self, model: XGBoostModel, monitor: Monitor, n_rounds: int) -> SolverResult:
         return SolverResult(
-            model=XGBoostModel(booster, self.zeros, labels),
+            model=model,
             status=monitor.interruption or "converged",
             objective=None,
             duality_gap=None,
@@ -189,21 +197,25 @@ class XGBoostTrees(Solver):
         """The same settings under XGBoost's names."""
         native = {
             "tree_method": "hist",
-            "learning_rate": self.learning_rate,
+            "learning_rate": _float32(self.learning_rate),
             "max_depth": self.max_depth,
-            "min_child_weight": self.min_child_weight,
-            "gamma": self.gamma,
+            "min_child_weight": _float32(self.min_child_weight),
+            "gamma": _float32(self.gamma),
             "subsample": self.subsample,
             "colsample_bytree": self.colsample_bytree,
-            "reg_lambda": self.reg_lambda,
-            "reg_alpha": self.reg_alpha,
+            "reg_lambda": _float32(self.reg_lambda),
+            "reg_alpha": _float32(self.reg_alpha),
             "max_bin": self.max_bin,
             "disable_default_eval_metric": True,
             "seed": int(rng.integers(_SEEDS)),
         }
         if self.n_threads is not None:
-            native["nthread"] = self.n_threads
+            native["nthread"] = self._threads()
         return native
+
+    def _threads(self) -> int | None:
+        """No more than there are processors: some numbers cannot be made, or be written in C."""
+        return None if self.n_threads is None else min(self.n_threads, available_cores())
 
     def _check_features(self, data: Data) -> None:
         if self.zeros == "value" and sparse.issparse(data.X):
@@ -220,10 +232,15 @@ class XGBoostTrees(Solver):
             relevance,
             zeros=self.zeros,
             max_bin=self.max_bin,
-            n_threads=self.n_threads,
+            n_threads=self._threads(),
             base_margin=None if start is None else start.predict(data.X),
             ref=ref,
         )
+
+
+def _float32(value: float) -> float:
+    """What is 0 in float32 as 0: XGBoost refuses it otherwise."""
+    return value if value >= _SMALLEST else 0.0
 
 
 def _progress(monitor: Monitor, metric: str, early_stopping_rounds: int | None) -> Any:

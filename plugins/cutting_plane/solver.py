@@ -86,6 +86,7 @@ class CuttingPlane(Solver):
         reference="Airola et al., Training linear ranking SVMs in linearithmic time (2011)",
         duality_gap=True,
         warm_start=True,
+        distributed=True,
     )
     parameters = {
         "C": Real(0),

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.interruption import interrupted
 from rankplug.solver import Monitor, SolverResult, Status
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout
@@ -51,15 +52,16 @@ class Ascent:
         self._gap_of = np.full(patterns.n_patterns, np.inf)
         self._primal = np.inf
         self._dual = 0.0
+        self._certified = True
 
     def run(self, tol: float, most_epochs: int, monitor: Monitor) -> SolverResult:
-        """Ascend, and certify what was reached."""
+        """Ascend, and certify what was reached, unless interrupted where that takes long."""
         n_epochs, status = self._ascend(tol, most_epochs, monitor)
         return SolverResult(
             model=self._weights.model(),
             status=status,
-            objective=self._primal,
-            duality_gap=self._gap,
+            objective=self._primal if self._certified else None,
+            duality_gap=self._gap if self._certified else None,
             n_iter=n_epochs,
             n_passes=self._weights.n_passes,
         )
@@ -73,6 +75,9 @@ class Ascent:
             if self._schedule.n_steps == steps:  # by chance, if the schedule is the adaptive one
                 order = self._shuffled(np.arange(self._patterns.n_patterns))
                 self._weights.epoch(self._schedule.cyclic, order, self._gap_of)
+            if interrupted() and not self._weights.explicit:
+                self._certified = False
+                return n_epochs, "stopped"
             self._evaluate()
             go_on = monitor.report(n_epochs, **self._numbers())
             if self._gap <= tol * self._primal:

@@ -31,10 +31,12 @@ cdef class Schedule:
     cdef int64_t[::1] pool
     cdef int64_t[::1] where
     cdef int64_t n_pool
+    cdef int64_t group
 
     def __init__(self, Patterns patterns not None, Scores scores not None, uint64_t seed):
         cdef int s
         self.patterns, self.scores, self.random_state = patterns, scores, seed
+        self.group = -1
         for s in range(3):
             self.gain_rate[s], self.count[s] = 1.0, 0
         self.score = np.zeros(patterns.largest_group)
@@ -55,13 +57,17 @@ cdef class Schedule:
         z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
         return (z ^ (z >> 31)) % n
 
-    def adaptive(self, const int64_t[::1] order not None):
-        """Process these patterns as new ones, and old ones between them as that pays."""
+    def adaptive(self, const int64_t[::1] order not None, bint again=False):
+        """Process these patterns as new ones, and old ones between them as that pays.
+
+        With `again` they go on with those of the last call, and no row came or went since.
+        """
         cdef int64_t k = 0, n = order.shape[0]
         cdef int operation
         cdef double gain, cost
         with nogil:
-            self.fill_pool()
+            if not again:
+                self.fill_pool()
             while k < n:
                 operation = self.pick()
                 if operation == OPTIMIZE:
@@ -166,19 +172,24 @@ cdef class Schedule:
             self.where[last] = self.where[p]
             self.where[p] = -1
 
-    def cyclic(self, const int64_t[::1] order not None):
-        """Visit these patterns, with a few steps each; patterns of a group stand together."""
-        cdef int64_t n, p, group = -1
+    def cyclic(self, const int64_t[::1] order not None, bint again=False):
+        """Visit these patterns, with a few steps each; patterns of a group stand together.
+
+        With `again` they go on with those of the last call.
+        """
+        cdef int64_t n, p
         cdef int i
         cdef double amount, first = 0.0
         cdef double *score = &self.score[0]
         cdef Pair pair
+        if not again:
+            self.group = -1
         with nogil:
             for n in range(order.shape[0]):
                 p = order[n]
-                if self.patterns.group[p] != group:
-                    group = self.patterns.group[p]
-                    self.scores.read(group, score)
+                if self.patterns.group[p] != self.group:
+                    self.group = self.patterns.group[p]
+                    self.scores.read(self.group, score)
                 self.n_visits += 1
                 for i in range(MAX_STEPS):
                     pair = self.patterns.widest(p, score, False)
@@ -191,5 +202,5 @@ cdef class Schedule:
                     amount = self.amount(pair, self.scores.curvature(pair.plus, pair.minus))
                     self.patterns.shift(p, pair, amount)
                     self.scores.move(pair.plus, pair.minus, amount)
-                    self.scores.follow(group, pair, amount, score)
+                    self.scores.follow(self.group, pair, amount, score)
                     self.n_steps += 1

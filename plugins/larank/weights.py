@@ -11,6 +11,7 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix
 from rankplug.exceptions import DataError
+from rankplug.interruption import interrupted, pieces
 from rankplug.kernel_cache import KernelCache
 from rankplug.kernel_model import KernelModel
 from rankplug.kernels import Kernel, squared_norms
@@ -23,9 +24,11 @@ __all__ = ["KernelWeights", "LinearWeights", "Visit", "Weights"]
 
 Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
-Visit: TypeAlias = Callable[[Indices], None]
+Visit: TypeAlias = Callable[[Indices, bool], None]
+"""Called with patterns, and whether they only go on with those of the last call."""
 
 _CHUNK_ROWS = 128  # new rows of the kernel matrix at once
+_READS_OF_A_VISIT = 8.0  # of a group, about, with the steps that come with it
 _PRODUCTS_OF_A_KERNEL = 50.0  # that its exponential or power takes as long as, about
 
 
@@ -33,6 +36,8 @@ class Weights(Protocol):
     """What the schedules and the duality gap need of the weights."""
 
     scores: fast.Scores
+    explicit: bool
+    """Whether all scores cost no more than a pass over the features."""
 
     @property
     def n_passes(self) -> float:
@@ -47,7 +52,10 @@ class Weights(Protocol):
         """Kernels that only the first duality gap needed; later epochs find their rows longer."""
 
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
-        """Let `visit` process these patterns, of which those without a gap need no row."""
+        """Let `visit` process these patterns, of which those without a gap need no row.
+
+        An interruption ends that early.
+        """
 
     def of_items(self) -> Vector:
         """Scores of all items."""
@@ -62,6 +70,7 @@ class Weights(Protocol):
 class LinearWeights:
     """Explicit weights: a vector for each label, or one for all documents."""
 
+    explicit = True
     n_evaluations = 0
     n_certificate_evaluations = 0
 
@@ -72,6 +81,9 @@ class LinearWeights:
         _require_finite(norms)
         kind = fast.SparseScores if self._sparse else fast.DenseScores
         self.scores = kind(layout.item, layout.group_ptr, layout.n_channels, norms, data.X)
+        elements = data.X.nnz if self._sparse else data.X.size
+        of_group = elements / data.n_samples * np.diff(layout.group_ptr)
+        self._work = _READS_OF_A_VISIT * of_group[layout.group]
 
     @property
     def n_passes(self) -> float:
@@ -80,7 +92,8 @@ class LinearWeights:
 
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
         """See `Weights.epoch`."""
-        visit(order)
+        for number, part in enumerate(pieces(order, self._work)):
+            visit(part, number > 0)
 
     def of_items(self) -> Vector:
         """See `Weights.of_items`."""
@@ -94,7 +107,7 @@ class LinearWeights:
     def model(self) -> Model:
         """See `Weights.model`."""
         if isinstance(self._data, LabelRankingData):
-            return LabelLinearModel(self._by_feature().T, self._data.labels)
+            return LabelLinearModel(self._by_feature().T, self._data.labels, copy=False)
         return LinearModel(self._by_feature().ravel())
 
     def _by_feature(self) -> NDArray[np.float64]:
@@ -112,6 +125,8 @@ class KernelWeights:
     `many_steps`, only those of patterns that have support or a gap, and make the others anew at
     their end. Where the rows of support patterns fill the cache, rows would be missing for that.
     """
+
+    explicit = False
 
     def __init__(
         self,
@@ -163,14 +178,16 @@ class KernelWeights:
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
         """See `Weights.epoch`."""
         for part, rows in self._chunks(order, gap):
+            if interrupted():
+                return
             if self._growing:
                 self._add_columns(rows, keep=True)
-                visit(part)
+                visit(part, False)
                 self._forget_columns()
             else:
                 self._cache.fetch(rows)
                 self._keep_up(rows)
-                visit(part)
+                visit(part, False)
         if self._growing:
             self._add_all_columns()
             self._growing = False

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.interruption import interrupted
 from rankplug_plugins.sopopo.problems import Problem
 
 __all__ = ["Extrapolation"]
@@ -53,7 +54,7 @@ class Extrapolation:
     def _stride(self, start: Vector, direction: Vector) -> None:
         """Go on as before, twice as far each time, for as long as the dual rises."""
         length = 1.0
-        while self._jump(start + length * direction):
+        while not interrupted() and self._jump(start + length * direction):
             length *= 2.0
 
     def _jump(self, target: Vector) -> bool:
@@ -63,7 +64,7 @@ class Extrapolation:
         before = dual_objective(problem)
         problem.graphs.move_to(target)
         problem.recompute()
-        if dual_objective(problem) > before:
+        if not interrupted() and dual_objective(problem) > before:
             return True
         np.asarray(problem.graphs.dual)[:] = dual
         problem.weights[:] = weights

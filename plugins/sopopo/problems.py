@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError
+from rankplug.interruption import interrupted, pieces
 from rankplug.kernel_cache import KernelCache
 from rankplug.kernel_model import KernelModel
 from rankplug.kernels import Kernel, squared_norms
@@ -24,6 +25,8 @@ Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Point: TypeAlias = tuple[NDArray[np.float64], ...]
 
+_MOST_ROWS = 256  # of the kernel matrix to be fetched at once
+
 
 class Problem(Protocol):
     """Dual variables and the weights they make."""
@@ -36,7 +39,10 @@ class Problem(Protocol):
         """Reads of all features so far."""
 
     def epoch(self, order: Indices) -> float:
-        """Visit these groups; returns the largest change of a score that a step aimed at."""
+        """Visit these groups; returns the largest change of a score that a step aimed at.
+
+        An interruption ends it early.
+        """
 
     def scores(self) -> Vector:
         """Scores of all items."""
@@ -51,7 +57,10 @@ class Problem(Protocol):
         """The model at an earlier point."""
 
     def recompute(self) -> None:
-        """Make the weights again from the dual variables, without what rounding has added."""
+        """Make the weights again from the dual variables, without what rounding has added.
+
+        After an interruption they may be wrong.
+        """
 
 
 class LinearLabels:
@@ -71,11 +80,18 @@ class LinearLabels:
         )
         shape = data.n_labels, data.n_features
         self._sparse = sparse.issparse(data.X)
+        self._work = 2.0 * data.n_labels * _mean_size(data.X)
         self.weights = np.zeros(shape[::-1] if self._sparse else shape)
         self.n_passes = 0.0
 
     def epoch(self, order: Indices) -> float:
         """See `Problem.epoch`."""
+        moved = 0.0
+        for part in pieces(order, self._work):
+            moved = max(moved, self._visit(part))
+        return moved
+
+    def _visit(self, order: Indices) -> float:
         X: Any = self._data.X
         self.n_passes += 2.0 * len(order) / self._data.n_samples
         if self._sparse:
@@ -147,12 +163,17 @@ class KernelLabels:
     def epoch(self, order: Indices) -> float:
         """See `Problem.epoch`."""
         moved = 0.0
-        size = self._cache.chunk_size
+        size = min(self._cache.chunk_size, _MOST_ROWS)
         for begin in range(0, len(order), size):
             part = order[begin : begin + size]
             rows = self._cache.fetch(part)
-            step = fast.label_epoch_kernel(self.graphs, part, rows, self._cache.rows, self.weights)
-            moved = max(moved, float(step))
+            for visits in pieces(np.arange(len(part)), 2.0 * self.weights.size):
+                step = fast.label_epoch_kernel(
+                    self.graphs, part[visits], rows[visits], self._cache.rows, self.weights
+                )
+                moved = max(moved, float(step))
+            if interrupted():
+                break
         return moved
 
     def scores(self) -> Vector:
@@ -182,6 +203,8 @@ class KernelLabels:
         self.weights[:] = 0.0
         size = self._cache.chunk_size
         for begin in range(0, len(used), size):
+            if interrupted():
+                break
             part = used[begin : begin + size]
             self.weights += net[part].T @ self._cache.rows[self._cache.fetch(part)]
 
@@ -199,10 +222,17 @@ class LinearQueries:
         _require_finite(curvature)
         self.graphs = _dual_graphs(graphs, data.query_ptr, data.relevance, bound, curvature)
         self.weights = np.zeros(data.n_features)
+        self._work = 2.0 * _mean_size(data.X) * np.diff(graphs.member_ptr[graphs.group_ptr])
         self.n_passes = 0.0
 
     def epoch(self, order: Indices) -> float:
         """See `Problem.epoch`."""
+        moved = 0.0
+        for part in pieces(order, self._work):
+            moved = max(moved, self._visit(part))
+        return moved
+
+    def _visit(self, order: Indices) -> float:
         X: Any = self._data.X
         self.n_passes += 2.0 * len(order) / self._data.n_queries
         if sparse.issparse(X):
@@ -257,6 +287,9 @@ class _Incidence:
 def _dual_graphs(
     graphs: Graphs, offset: Indices, relevance: Vector, bound: Vector, curvature: Vector
 ) -> fast.DualGraphs:
+    # Only differences within a group count, of which those from its lowest lose no digits.
+    lowest = np.fmin.reduceat(relevance, offset[:-1])
+    relevance = relevance - np.repeat(lowest, np.diff(offset))
     # Where features hardly differ, 1 / curvature would overflow; they are as good as equal.
     curvature = np.where(curvature > np.finfo(float).tiny * 1e100, curvature, 0.0)
     return fast.DualGraphs(
@@ -269,6 +302,11 @@ def _dual_graphs(
         bound,
         curvature,
     )
+
+
+def _mean_size(X: Matrix) -> float:
+    """Elements of a row."""
+    return float((X.nnz if sparse.issparse(X) else X.size) / X.shape[0])
 
 
 def _require_finite(curvature: Vector) -> None:

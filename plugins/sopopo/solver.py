@@ -8,6 +8,7 @@ import numpy as np
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError
+from rankplug.interruption import interrupted
 from rankplug.kernels import Kernel, KernelFunction, KernelName
 from rankplug.models import Model
 from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real
@@ -225,7 +226,8 @@ class _Ascent:
         """Ascend, and certify what was reached."""
         n_epochs, status = self._ascend(max_epochs, monitor, rng)
         self._problem.recompute()
-        self._dual = dual_objective(self._problem)
+        if not interrupted():
+            self._dual = dual_objective(self._problem)
         return SolverResult(
             model=self._problem.model(self._best),
             status=status,
@@ -249,7 +251,8 @@ class _Ascent:
             moved = problem.epoch(visited)
             if self._shrinking:
                 self._margin = moved
-            extrapolation.after_epoch()
+            if not interrupted():
+                extrapolation.after_epoch()
             self._evaluate()
             go_on = monitor.report(
                 n_epochs,

@@ -22,6 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.interruption import Overdue
 from rankplug.top import TopProblem
 from rankplug_plugins.toppush.cone import project
 from rankplug_plugins.toppush.newton_system import NewtonSystem
@@ -63,37 +64,42 @@ def alm_newton(
     bounds = Bounds(np.zeros(problem.n_features))
     accuracy, decrement, n_inner = _FIRST_ACCURACY, math.inf, 0
     last_gap = math.inf
-    for n_iter in range(max_iter + 1):
-        state.differentiate()
-        bounds.raise_to(state.lower_bound())
-        going = report(
-            n_iter,
-            objective=bounds.objective,
-            duality_gap=bounds.gap,
-            penalty=state.penalty,
-            n_passes=state.n_passes,
-        )
-        if bounds.closed(tol):
-            return Outcome(bounds, "converged", n_iter, state.n_passes)
-        if not going:
-            return Outcome(bounds, "stopped", n_iter, state.n_passes)
-        if n_iter == max_iter:
-            break
-        minimised = decrement <= accuracy and state.distance_to_minimum() <= bounds.gap
-        if minimised or n_inner >= _MOST_STEPS:
-            stuck = n_inner >= _MOST_STEPS and bounds.gap >= last_gap
-            if stuck:
-                return Outcome(bounds, "stopped", n_iter, state.n_passes)
-            last_gap = bounds.gap
-            accuracy = max(min(_SHARE_OF_GAP * bounds.gap, _SHRINK * accuracy), _SHARE_OF_GAP * tol)
-            state.update_multipliers(_GROWTH if n_inner <= _FEW_STEPS else 1.0)
+    n_iter = 0
+    try:
+        for n_iter in range(max_iter + 1):
             state.differentiate()
-            n_inner = 0
-        length, decrement = state.newton_step()
-        if length < _FULL_ENOUGH:
-            decrement = math.inf
-        n_inner += 1
-        bounds.offer(state.w, state.objective())
+            bounds.raise_to(state.lower_bound())
+            going = report(
+                n_iter,
+                objective=bounds.objective,
+                duality_gap=bounds.gap,
+                penalty=state.penalty,
+                n_passes=state.n_passes,
+            )
+            if bounds.closed(tol):
+                return Outcome(bounds, "converged", n_iter, state.n_passes)
+            if not going:
+                return Outcome(bounds, "stopped", n_iter, state.n_passes)
+            if n_iter == max_iter:
+                break
+            minimised = decrement <= accuracy and state.distance_to_minimum() <= bounds.gap
+            if minimised or n_inner >= _MOST_STEPS:
+                stuck = n_inner >= _MOST_STEPS and bounds.gap >= last_gap
+                if stuck:
+                    return Outcome(bounds, "stopped", n_iter, state.n_passes)
+                last_gap = bounds.gap
+                goal = min(_SHARE_OF_GAP * bounds.gap, _SHRINK * accuracy)
+                accuracy = max(goal, _SHARE_OF_GAP * tol)
+                state.update_multipliers(_GROWTH if n_inner <= _FEW_STEPS else 1.0)
+                state.differentiate()
+                n_inner = 0
+            length, decrement = state.newton_step()
+            if length < _FULL_ENOUGH:
+                decrement = math.inf
+            n_inner += 1
+            bounds.offer(state.w, state.objective())
+    except Overdue:
+        return Outcome(bounds, "stopped", n_iter, state.n_passes)
     return Outcome(bounds, "max_iter", max_iter, state.n_passes)
 
 
@@ -133,8 +139,8 @@ class _State:
         self.b, self.face = project(
             self.multipliers + self.sigma * shifted, problem.neg_ptr, problem.top_k
         )
-        self._pos_part = problem.X_pos.T @ self.a
-        self._neg_part = problem.X_neg.T @ self.b
+        self._pos_part = problem.positives.transposed_dot(self.a)
+        self._neg_part = problem.negatives.transposed_dot(self.b)
         self.n_passes += 1
         self.gradient = self.lam * self.w - self._pos_part + self._neg_part
         self.t_gradient = problem.sum_positives(self.a) - problem.sum_negatives(self.b)
@@ -181,7 +187,7 @@ class _Line:
     def __init__(self, state: _State, dw: Vector, dt: Vector) -> None:
         problem = state.problem
         self._state, self._problem = state, problem
-        self.pos_scores, self.neg_scores = problem.X_pos @ dw, problem.X_neg @ dw
+        self.pos_scores, self.neg_scores = problem.scores(dw)
         self._pos_slope = problem.of_positives(dt) - self.pos_scores
         self._neg_slope = self.neg_scores - problem.of_negatives(dt)
         shifted = state.neg_scores - problem.of_negatives(state.t)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast.projection import soft_projection
+from rankplug.interruption import Overdue, raise_if_overdue
 from rankplug.top import TopProblem
 from rankplug_plugins.toppush.outcome import Bounds, Outcome, Report
 
@@ -57,7 +58,10 @@ def accelerated_gradient(
             break
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         ahead = current.extrapolate(before, (momentum - 1.0) / following)
-        new, curvature = dual.descend(ahead, _LOWER * curvature)
+        try:
+            new, curvature = dual.descend(ahead, _LOWER * curvature)
+        except Overdue:
+            return Outcome(bounds, "stopped", n_iter, dual.n_passes)
         if ahead.turns_back(new, current):
             following = 1.0
         before, current, momentum = current, new, following
@@ -109,6 +113,7 @@ class _Dual:
         slope_a = point.pos_scores + 0.5 * point.a / problem.weight - 1.0
         slope_b = -point.neg_scores
         for _ in range(_MOST_RAISES):
+            raise_if_overdue()
             a, b = self._project(point.a - slope_a / curvature, point.b - slope_b / curvature)
             combined = problem.combination(a, b)
             self.n_passes += 1
@@ -126,7 +131,7 @@ class _Dual:
             curvature *= _RAISE
         w = combined / self._lam
         self.n_passes += 1
-        return _Point(a, b, combined, problem.X_pos @ w, problem.X_neg @ w), curvature
+        return _Point(a, b, combined, *problem.scores(w)), curvature
 
     def _project(self, mu: Vector, nu: Vector) -> tuple[Vector, Vector]:
         """The closest feasible point: one soft projection a query."""

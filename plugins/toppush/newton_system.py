@@ -12,6 +12,7 @@ The best s for a given v is ``s_q = h_q.v / r_q``, which leaves the matrix
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
+from rankplug.interruption import raise_if_overdue
+from rankplug.rows import Rows
 from rankplug.top import TopProblem
 from rankplug_plugins.toppush.cone import Face
 
@@ -32,7 +35,7 @@ _MOST_CG_STEPS = 200
 
 
 class NewtonSystem:
-    """Rows with a part in the Hessian, and the solution of the system.
+    """Rows with a part in the Hessian, which are not copied, and the solution of the system.
 
     Parameters
     ----------
@@ -53,94 +56,128 @@ class NewtonSystem:
         face: Face,
     ) -> None:
         self._problem, self._lam, self._face, self._sigma = problem, lam, face, sigma
-        self._rows_pos = np.flatnonzero(active)
-        self._rows_neg = np.flatnonzero(face.free | face.capped)
-        self._X_pos, self._X_neg = problem.X_pos[self._rows_pos], problem.X_neg[self._rows_neg]
-        self._c = 2.0 * problem.weight[self._rows_pos]
+        pos_places = np.flatnonzero(active)
+        neg_places = np.flatnonzero(face.free | face.capped)
+        self._pos = _Active(problem.positives, pos_places, problem.pos_ptr)
+        self._neg = _Active(problem.negatives, neg_places, problem.neg_ptr)
+        self._c = 2.0 * problem.weight[pos_places]
         ones = sigma * face.project(np.ones(len(sigma)))
         response = problem.sum_positives(np.where(active, 2.0 * problem.weight, 0.0))
         response = response + problem.sum_negatives(ones)
         self._response = np.where(response > 0, response, 1.0)
-        self._coupled = ones[self._rows_neg]
+        self._coupled = ones[neg_places]
         n_rows = len(active) + len(sigma)
-        self._share = (len(self._rows_pos) + len(self._rows_neg)) / n_rows
+        self._share = (len(pos_places) + len(neg_places)) / n_rows
         self.n_passes = 0.0
 
     def solve(self, gradient: Vector, t_gradient: Vector) -> tuple[Vector, Vector]:
         """The Newton direction (dw, dt)."""
-        h = self._couplings()
+        self.n_passes = self._share
+        factorised = len(gradient) <= _LARGEST_CHOLESKY
+        curvature = _gram if factorised else _squares
+        places = self._neg.places
+        sigma, free = self._sigma[places], self._face.free[places]
+        root = np.sqrt(sigma)
+        neg_weights = [self._coupled]
+        if factorised and self._face.capped.any():
+            neg_weights += [root * free, root * ~free]
+        (h,), of_pos = self._pos.sums([self._c], curvature, self._c)
+        (of_coupled, *of_faces), of_neg = self._neg.sums(
+            neg_weights, curvature, np.where(free, sigma, 0.0)
+        )
+        # h_q = X+' c + sigma X-' F 1 of each query, as rows.
+        h = h + of_coupled
         right = -gradient - h.T @ (t_gradient / self._response)
-        if len(gradient) <= _LARGEST_CHOLESKY:
-            self.n_passes = self._share
-            dw = _solve_positive(self._matrix(h), right)
+        if factorised:
+            matrix = of_pos + of_neg - _gram(h, 1.0 / self._response)
+            if of_faces:
+                matrix += self._capped_part(*map(_dense, of_faces))
+            matrix[np.diag_indices_from(matrix)] += self._lam
+            dw = _solve_positive(matrix, right)
         else:
-            dw = self._conjugate_gradients(h, right)
+            dw = self._conjugate_gradients(h, right, self._lam + of_pos + of_neg)
         return dw, (h @ dw - t_gradient) / self._response
 
-    def _couplings(self) -> Any:
-        """``h_q = X+' c + sigma X-' F 1`` of each query, as rows."""
-        pos = _per_query(self._problem.pos_ptr, self._rows_pos, self._c) @ self._X_pos
-        neg = _per_query(self._problem.neg_ptr, self._rows_neg, self._coupled) @ self._X_neg
-        return pos + neg
-
-    def _matrix(self, h: Any) -> NDArray[np.float64]:
-        sigma = self._sigma[self._rows_neg]
-        free = self._face.free[self._rows_neg]
-        matrix = _gram(self._X_pos, self._c) + _gram(self._X_neg, np.where(free, sigma, 0.0))
-        matrix -= _gram(h, 1.0 / self._response)
-        if self._face.capped.any():
-            matrix += self._capped_part(sigma, free)
-        matrix[np.diag_indices_from(matrix)] += self._lam
-        return matrix
-
-    def _capped_part(self, sigma: Vector, free: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """What capped entries add to ``sigma X-' F X-``: products of sums of rows."""
-        ptr = self._problem.neg_ptr
-        of_free = _dense(_per_query(ptr, self._rows_neg, np.sqrt(sigma) * free) @ self._X_neg)
-        of_capped = _dense(_per_query(ptr, self._rows_neg, np.sqrt(sigma) * ~free) @ self._X_neg)
+    def _capped_part(self, of_free: Any, of_capped: Any) -> NDArray[np.float64]:
+        """What capped entries add to ``sigma X-' F X-``: products of sums of rows by query."""
         f, r, determinant = self._face.counts()
         k = self._face.k
         lone = (f == 0) & (r == k)
         mixed: NDArray[np.float64] = of_free.T @ (((k - r) / determinant)[:, None] * of_capped)
-        part = _gram(of_free, -r / determinant) + mixed + mixed.T
+        part = mixed + mixed.T - _gram(of_free, r / determinant)
         return part + _gram(of_capped, np.where(lone, 1.0 / k, f / determinant))
 
-    def _conjugate_gradients(self, h: Any, right: Vector) -> Vector:
+    def _conjugate_gradients(self, h: Any, right: Vector, diagonal: Vector) -> Vector:
+        """From 0, preconditioned by the diagonal of what h is subtracted from."""
+        pos, neg = self._pos.rows, self._neg.rows
+
         def product(v: Vector) -> Vector:
             self.n_passes += 2 * self._share
             z = np.zeros(len(self._sigma))
-            z[self._rows_neg] = self._X_neg @ v
+            z[self._neg.places] = neg.dot(v)
             z = self._sigma * self._face.project(z)
             result: Vector = self._lam * v - h.T @ ((h @ v) / self._response)
-            result += self._X_pos.T @ (self._c * (self._X_pos @ v))
-            result += self._X_neg.T @ z[self._rows_neg]
+            result += pos.transposed_dot(self._c * pos.dot(v))
+            result += neg.transposed_dot(z[self._neg.places])
             return result
 
-        weight = np.where(self._face.free, self._sigma, 0.0)[self._rows_neg]
-        diagonal = self._lam + _squares(self._X_pos, self._c) + _squares(self._X_neg, weight)
         shape = (len(right), len(right))
         direction, _ = cg(
-            LinearOperator(shape, matvec=product),
+            LinearOperator(shape, matvec=product, dtype=np.float64),
             right,
             rtol=_CG_TOLERANCE,
             maxiter=_MOST_CG_STEPS,
-            M=LinearOperator(shape, matvec=lambda v: v / diagonal),
+            M=LinearOperator(shape, matvec=lambda v: v / diagonal, dtype=np.float64),
+            callback=lambda _: raise_if_overdue(),
         )
         return np.asarray(direction)
 
 
-def _per_query(ptr: NDArray[np.int64], rows: NDArray[np.int64], weight: Vector) -> Any:
-    """The matrix that sums rows, times their weight, over each query."""
-    starts = np.searchsorted(rows, ptr)
-    columns = np.arange(len(rows))
-    return sparse.csr_array((weight, columns, starts), shape=(len(ptr) - 1, len(rows)))
+class _Active:
+    """The positives or the negatives with a part in the Hessian."""
+
+    def __init__(self, kind: Rows, places: NDArray[np.int64], ptr: NDArray[np.int64]) -> None:
+        self.rows, self.places, self._ptr = kind.take(places), places, ptr
+
+    def sums(
+        self, weights: Sequence[Vector], curvature: Callable[[Any, Vector], Any], weight: Vector
+    ) -> tuple[list[Any], Any]:
+        """Sums over each query of rows times each of the weights, and their weighted curvature.
+
+        One pass over the active rows.
+        """
+        shape = (len(self._ptr) - 1, self.rows.n_columns)
+        make = sparse.csr_array if sparse.issparse(self.rows.X) else np.zeros
+        sums, curved = [make(shape) for _ in weights], 0.0
+        for span, block in self.rows.blocks():
+            starts = np.searchsorted(self.places[span], self._ptr)
+            for i, of_sum in enumerate(weights):
+                sums[i] = _add_sums(sums[i], of_sum[span], starts, block)
+            curved = curved + curvature(block, weight[span])
+        return sums, curved
+
+
+def _add_sums(sums: Any, weight: Vector, starts: NDArray[np.int64], block: Any) -> Any:
+    """Add the sums of rows, times their weight, from each of the starts to the next."""
+    if sparse.issparse(sums):
+        return sums + _summing(weight, starts) @ block
+    first = int(np.searchsorted(starts, 0, side="right")) - 1
+    last = int(np.searchsorted(starts, len(weight)))
+    sums[first:last] += _summing(weight, starts[first : last + 1]) @ block
+    return sums
+
+
+def _summing(weight: Vector, starts: NDArray[np.int64]) -> Any:
+    shape = (len(starts) - 1, len(weight))
+    return sparse.csr_array((weight, np.arange(len(weight)), starts), shape=shape)
 
 
 def _gram(X: Any, weight: Vector) -> NDArray[np.float64]:
-    """``X' diag(weight) X``."""
+    """``X' diag(weight) X`` for weights >= 0."""
     if sparse.issparse(X):
         return np.asarray((X.T @ (sparse.diags_array(weight) @ X)).toarray())
-    return np.asarray(X.T @ (weight[:, None] * X))
+    root = np.sqrt(weight)[:, None] * X
+    return np.asarray(root.T @ root)
 
 
 def _squares(X: Any, weight: Vector) -> Vector:
@@ -155,15 +192,16 @@ def _dense(X: Any) -> NDArray[np.float64]:
 
 def _solve_positive(matrix: NDArray[np.float64], right: Vector) -> Vector:
     """Solve by Cholesky; rounding of large penalties may ask for a tiny ridge."""
-    largest = float(matrix.diagonal().max())
+    largest = float(np.abs(matrix.diagonal()).max())
     if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
         raise FloatingPointError("the Hessian is too large for floating point")
     ridge = 0.0
-    while True:
+    while ridge <= largest:
         try:
             factor = linalg.cho_factor(matrix, lower=True)
             return np.asarray(linalg.cho_solve(factor, right))
         except linalg.LinAlgError:
-            added = max(99.0 * ridge, 1e-15 * largest)
+            added = max(99.0 * ridge, 1e-15 * largest, 1e-300)
             matrix[np.diag_indices_from(matrix)] += added
             ridge += added
+    raise FloatingPointError("the Hessian has lost all digits to rounding")

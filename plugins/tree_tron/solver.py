@@ -73,6 +73,7 @@ class TreeTron(Solver):
         reference="Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014)",
         duality_gap=True,
         warm_start=True,
+        distributed=True,
     )
     parameters = {
         "C": Real(0),

@@ -1,12 +1,13 @@
 /* One function, compiled for several instruction sets; the loader picks the best one.
  *
  * A wheel stays portable (no -march=native) and still runs AVX2 or AVX-512 code where the
- * processor has it. Needs GCC and glibc; elsewhere the plain version is compiled. */
+ * processor has it. Needs GCC and glibc; elsewhere the plain version is compiled, and where
+ * RP_NO_CLONES asks for it, as for sanitizers, which the loader's choice comes too early for. */
 #ifndef RANKPLUG_CLONES_H
 #define RANKPLUG_CLONES_H
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) \
-    && __GNUC__ >= 12
+#if !defined(RP_NO_CLONES) && defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) \
+    && !defined(__clang__) && __GNUC__ >= 12
 #define RP_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define RP_CLONES

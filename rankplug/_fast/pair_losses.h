@@ -17,7 +17,7 @@ RP_INLINE double rp_squared_hinge(const rp_query *q, const double *score, double
     int32_t n = q->n_rows;
     double loss = 0.0, centre = rp_centre(q, score);
     for (int32_t p = 0; p < n; p++) space->value[p] = score[q->order[p]] - centre;
-    rp_sums(q, space);
+    rp_sums(q, space->value, space->sums, space->above, space->below);
     for (int32_t p = 0; p < n; p++) {
         double s = space->value[p];
         double laplacian = q->count[p] * s - (space->above[p] + space->below[p]);

@@ -36,6 +36,7 @@ typedef struct {
     double *value;                  /* n */
     double *above;                  /* n */
     double *below;                  /* n */
+    double *product;                /* n: of the Laplacian, for who needs a query's only */
     double *sums;                   /* lanes: (n + 1) * RP_LANES; tree: its nodes */
 } rp_workspace;
 
@@ -49,12 +50,12 @@ typedef struct {
     int32_t *sorted_level;          /* by position */
     int32_t *end;                   /* by position */
     int32_t *begin;                 /* by position */
-    double *count;                  /* by position: curved pairs of the row */
-    double *difference;             /* by position: those it should win minus those it should lose */
+    int32_t *count;                 /* by position: curved pairs of the row */
+    int32_t *difference;            /* by position: those it should win minus those it should lose */
     int32_t *straight_end;          /* the same of straight pairs; NULL without a band */
     int32_t *straight_begin;
-    double *straight_count;
-    double *straight_difference;
+    int32_t *straight_count;
+    int32_t *straight_difference;
 } rp_query;
 
 /* The queries of a shard, with the arrays of all of them end to end. */
@@ -70,12 +71,12 @@ typedef struct {
     int32_t *sorted_level;
     int32_t *end;
     int32_t *begin;
-    double *count;
-    double *difference;
+    int32_t *count;
+    int32_t *difference;
     int32_t *straight_end;
     int32_t *straight_begin;
-    double *straight_count;
-    double *straight_difference;
+    int32_t *straight_count;
+    int32_t *straight_difference;
     rp_workspace space;
 } rp_pairs;
 
@@ -94,62 +95,7 @@ RP_INLINE int32_t rp_rank_levels(const double *relevance, int32_t n, rp_keyed_ro
     return n > 0 ? rank + 1 : 0;
 }
 
-/* ---- few levels: lanes ------------------------------------------------------------------ */
-
-/* Lane r of sums[t] holds the sum of the first t values whose level is above r. */
-RP_INLINE void rp_above_lanes(const rp_query *q, const double *restrict value,
-                              double *restrict sums, double *restrict above, int lanes) {
-    int32_t n = q->n_rows;
-    double total[RP_LANES] = {0};
-    for (int32_t t = 0; t < n; t++) {
-        int32_t level = q->sorted_level[t];
-        double x = value[t];
-#pragma omp simd
-        for (int r = 0; r < lanes; r++) {
-            sums[(int64_t)t * lanes + r] = total[r];
-            total[r] += r < level ? x : 0.0;
-        }
-    }
-    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = total[r];
-    int32_t highest = q->n_levels - 1;
-    for (int32_t p = 0; p < n; p++) {
-        int32_t level = q->sorted_level[p];
-        above[p] = level < highest ? sums[(int64_t)q->end[p] * lanes + level] : 0.0;
-    }
-    if (!q->straight_end) return;
-    for (int32_t p = 0; p < n; p++) {
-        int32_t level = q->sorted_level[p];
-        if (level < highest) above[p] -= sums[(int64_t)q->straight_end[p] * lanes + level];
-    }
-}
-
-/* Lane r of sums[t] holds the sum of the values from t on whose level is at most r. */
-RP_INLINE void rp_below_lanes(const rp_query *q, const double *restrict value,
-                              double *restrict sums, double *restrict below, int lanes) {
-    int32_t n = q->n_rows;
-    double total[RP_LANES] = {0};
-    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = 0.0;
-    for (int32_t t = n - 1; t >= 0; t--) {
-        int32_t level = q->sorted_level[t];
-        double x = value[t];
-#pragma omp simd
-        for (int r = 0; r < lanes; r++) {
-            total[r] += r >= level ? x : 0.0;
-            sums[(int64_t)t * lanes + r] = total[r];
-        }
-    }
-    for (int32_t p = 0; p < n; p++) {
-        int32_t level = q->sorted_level[p];
-        below[p] = level > 0 ? sums[(int64_t)q->begin[p] * lanes + level - 1] : 0.0;
-    }
-    if (!q->straight_begin) return;
-    for (int32_t p = 0; p < n; p++) {
-        int32_t level = q->sorted_level[p];
-        if (level > 0) below[p] -= sums[(int64_t)q->straight_begin[p] * lanes + level - 1];
-    }
-}
-
-/* ---- many levels: a 16-ary tree of exclusive prefix sums ------------------------------------ */
+/* ---- sums above and below ------------------------------------------------------------------ */
 
 typedef struct {
     int height;
@@ -168,87 +114,26 @@ RP_INLINE rp_tree rp_tree_layout(int64_t n_levels) {
     return tree;
 }
 
-/* Entry c of a node holds the sum of its children before c. */
-RP_INLINE void rp_tree_add(const rp_tree *tree, double *restrict sums, int32_t level, double x) {
-    for (int h = 0; h < tree->height; h++) {
-        double *restrict node = sums + tree->offset[h] + (level & ~(RP_FAN - 1));
-        int child = level & (RP_FAN - 1);
-#pragma omp simd
-        for (int c = 0; c < RP_FAN; c++) node[c] += c > child ? x : 0.0;
-        level /= RP_FAN;
-    }
-}
-
-/* Sum of everything added below `level`. */
-RP_INLINE double rp_tree_before(const rp_tree *tree, const double *restrict sums, int32_t level) {
-    double total = 0.0;
-    for (int h = 0; h < tree->height; h++) {
-        total += sums[tree->offset[h] + level];
-        level /= RP_FAN;
-    }
-    return total;
-}
-
-/* The leaf of a random level is seldom in cache, and known long before it is needed. */
-RP_INLINE void rp_tree_fetch(const double *sums, int32_t level) {
-    const double *node = sums + (level & ~(RP_FAN - 1));
-    RP_PREFETCH(node);
-    RP_PREFETCH(node + RP_FAN / 2);
-}
-
-RP_INLINE void rp_above_tree(const rp_query *q, const double *restrict value,
-                             double *restrict sums, double *restrict above) {
-    rp_tree tree = rp_tree_layout(q->n_levels);
-    int32_t n = q->n_rows, t = 0, left = 0, highest = q->n_levels - 1;
-    memset(sums, 0, (size_t)tree.size * sizeof *sums);
-    /* Levels are turned round, so that "higher" becomes "before". */
-    for (int32_t p = 0; p < n; p++) {
-        for (; t < q->end[p]; t++) {
-            if (t + RP_AHEAD < n) rp_tree_fetch(sums, highest - q->sorted_level[t + RP_AHEAD]);
-            rp_tree_add(&tree, sums, highest - q->sorted_level[t], value[t]);
-        }
-        for (; q->straight_end && left < q->straight_end[p]; left++)
-            rp_tree_add(&tree, sums, highest - q->sorted_level[left], -value[left]);
-        above[p] = rp_tree_before(&tree, sums, highest - q->sorted_level[p]);
-    }
-}
-
-RP_INLINE void rp_below_tree(const rp_query *q, const double *restrict value,
-                             double *restrict sums, double *restrict below) {
-    rp_tree tree = rp_tree_layout(q->n_levels);
-    int32_t n = q->n_rows, t = n - 1, left = n - 1;
-    memset(sums, 0, (size_t)tree.size * sizeof *sums);
-    for (int32_t p = n - 1; p >= 0; p--) {
-        for (; t >= q->begin[p]; t--) {
-            if (t >= RP_AHEAD) rp_tree_fetch(sums, q->sorted_level[t - RP_AHEAD]);
-            rp_tree_add(&tree, sums, q->sorted_level[t], value[t]);
-        }
-        for (; q->straight_begin && left >= q->straight_begin[p]; left--)
-            rp_tree_add(&tree, sums, q->sorted_level[left], -value[left]);
-        below[p] = rp_tree_before(&tree, sums, q->sorted_level[p]);
-    }
-}
-
-/* ---- the same for any number of levels --------------------------------------------------- */
-
 /* Elements of `rp_workspace.sums` that a query needs. */
 RP_INLINE int64_t rp_sums_size(int64_t n_rows, int64_t n_levels) {
     return n_levels <= RP_LANES + 1 ? (n_rows + 1) * RP_LANES : rp_tree_layout(n_levels).size;
 }
 
-/* above and below of every position, from space->value. */
-RP_INLINE void rp_sums(const rp_query *q, const rp_workspace *space) {
-    if (q->n_levels <= 5) {
-        rp_above_lanes(q, space->value, space->sums, space->above, 4);
-        rp_below_lanes(q, space->value, space->sums, space->below, 4);
-    } else if (q->n_levels <= RP_LANES + 1) {
-        rp_above_lanes(q, space->value, space->sums, space->above, RP_LANES);
-        rp_below_lanes(q, space->value, space->sums, space->below, RP_LANES);
-    } else {
-        rp_above_tree(q, space->value, space->sums, space->above);
-        rp_below_tree(q, space->value, space->sums, space->below);
-    }
-}
+#define SUM double
+#define VALUE(t) value[t]
+#define NAME(x) x
+#include "pair_sums.h"
+#undef SUM
+#undef VALUE
+#undef NAME
+
+#define SUM int32_t
+#define VALUE(t) 1
+#define NAME(x) x##_of_ones
+#include "pair_sums.h"
+#undef SUM
+#undef VALUE
+#undef NAME
 
 /* ---- one query ----------------------------------------------------------------------------- */
 
@@ -268,13 +153,13 @@ RP_INLINE void rp_find_windows(const rp_keyed_row *sorted, int32_t n, double mar
 }
 
 /* Number of pairs of every row within the query's windows. */
-RP_INLINE void rp_count(const rp_query *q, const rp_workspace *space, double *restrict count,
-                        double *restrict difference) {
-    for (int32_t p = 0; p < q->n_rows; p++) space->value[p] = 1.0;
-    rp_sums(q, space);
+RP_INLINE void rp_count(const rp_query *q, const rp_workspace *space, int32_t *restrict count,
+                        int32_t *restrict difference) {
+    int32_t *above = (int32_t *)space->above, *below = (int32_t *)space->below;
+    rp_sums_of_ones(q, NULL, (int32_t *)space->sums, above, below);
     for (int32_t p = 0; p < q->n_rows; p++) {
-        count[p] = space->below[p] + space->above[p];
-        difference[p] = space->below[p] - space->above[p];
+        count[p] = below[p] + above[p];
+        difference[p] = below[p] - above[p];
     }
 }
 
@@ -313,7 +198,7 @@ RP_INLINE void rp_laplacian(const rp_query *q, const double *z, const rp_workspa
                             double *out) {
     int32_t n = q->n_rows;
     for (int32_t p = 0; p < n; p++) space->value[p] = z[q->order[p]];
-    rp_sums(q, space);
+    rp_sums(q, space->value, space->sums, space->above, space->below);
     for (int32_t p = 0; p < n; p++)
         out[q->order[p]] = q->weight
             * (q->count[p] * space->value[p] - (space->above[p] + space->below[p]));

@@ -18,6 +18,7 @@ cdef extern from "pairs.h" nogil:
         double *value
         double *above
         double *below
+        double *product
         double *sums
 
     ctypedef struct rp_pairs:
@@ -32,12 +33,12 @@ cdef extern from "pairs.h" nogil:
         int32_t *sorted_level
         int32_t *end
         int32_t *begin
-        double *count
-        double *difference
+        int32_t *count
+        int32_t *difference
         int32_t *straight_end
         int32_t *straight_begin
-        double *straight_count
-        double *straight_difference
+        int32_t *straight_count
+        int32_t *straight_difference
         rp_workspace space
 
 
@@ -55,9 +56,9 @@ cdef class Queries:
 
 cdef class ActivePairs:
     cdef readonly Queries queries
-    cdef int32_t[:, ::1] integers
-    cdef double[:, ::1] reals
-    cdef int32_t[:, ::1] straight_integers
-    cdef double[:, ::1] straight_reals
+    cdef int32_t[:, ::1] curved
+    cdef int32_t[:, ::1] straight
+    cdef object allocate
     cdef rp_pairs pairs
     cdef void _set_band(self, double band)
+    cdef _by_row(self, const int32_t *by_position)

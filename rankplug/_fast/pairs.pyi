@@ -1,5 +1,10 @@
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
+
+_Allocate: TypeAlias = Callable[..., NDArray[Any]]
 
 class Queries:
     n_rows: int
@@ -9,11 +14,13 @@ class Queries:
         query_ptr: NDArray[np.int64],
         relevance: NDArray[np.float64],
         weight: NDArray[np.float64],
+        *,
+        allocate: _Allocate = ...,
     ) -> None: ...
 
 class ActivePairs:
     queries: Queries
-    def __init__(self, queries: Queries) -> None: ...
+    def __init__(self, queries: Queries, *, allocate: _Allocate = ...) -> None: ...
     def update(
         self, score: NDArray[np.float64], margin: float = 1.0, band: float = ...
     ) -> None: ...

@@ -32,10 +32,12 @@ cdef class Queries:
     relevance : float64 array of shape (n_rows,)
     weight : float64 array of shape (n_queries,)
         What every pair of a query counts.
+    allocate : callable, optional
+        Makes the arrays that are as long as there are rows, as `numpy.zeros` does.
     """
 
     def __init__(self, const int64_t[::1] query_ptr, const double[::1] relevance,
-                 const double[::1] weight):
+                 const double[::1] weight, *, allocate=np.zeros):
         cdef int64_t q, b, largest = 0, sums = 0
         self.query_ptr = query_ptr
         self.weight = weight
@@ -45,7 +47,7 @@ cdef class Queries:
             raise ValueError("query_ptr, relevance and weight do not fit each other")
         if self.n_rows >= 2**31:
             raise ValueError("a shard holds at most 2^31 - 1 rows")
-        self.level = np.zeros(self.n_rows, dtype=np.int32)
+        self.level = allocate(self.n_rows, dtype=np.int32)
         self.n_levels = np.zeros(self.n_queries, dtype=np.int32)
         self.buffers = []
         if self.n_rows == 0:
@@ -65,6 +67,7 @@ cdef class Queries:
         self.space.value = self._doubles(largest)
         self.space.above = self._doubles(largest)
         self.space.below = self._doubles(largest)
+        self.space.product = self._doubles(largest)
         self.space.sums = self._doubles(sums)
 
     cdef double *_doubles(self, int64_t size) except NULL:
@@ -82,17 +85,16 @@ cdef class ActivePairs:
     curved: a Laplacian is that of the curved ones.
 
     Holds no pair at first; call `update`. Two objects may share their `Queries`, but then not
-    be used at the same time: the scratch space is one.
+    be used at the same time: the scratch space is one. `allocate` is as for `Queries`.
     """
 
-    def __init__(self, Queries queries):
+    def __init__(self, Queries queries, *, allocate=np.zeros):
         cdef rp_pairs *pairs = &self.pairs
         cdef int64_t n = max(queries.n_rows, 1), q, p, b
         self.queries = queries
-        self.integers = np.zeros((4, n), dtype=np.int32)
-        self.reals = np.zeros((2, n))
-        self.straight_integers = None
-        self.straight_reals = None
+        self.allocate = allocate
+        self.curved = allocate((6, n), dtype=np.int32)
+        self.straight = None
         pairs.n_queries = queries.n_queries if queries.n_rows else 0
         if pairs.n_queries == 0:
             return
@@ -100,12 +102,12 @@ cdef class ActivePairs:
         pairs.n_levels = &queries.n_levels[0]
         pairs.weight = &queries.weight[0]
         pairs.level = &queries.level[0]
-        pairs.order = &self.integers[0, 0]
-        pairs.sorted_level = &self.integers[1, 0]
-        pairs.end = &self.integers[2, 0]
-        pairs.begin = &self.integers[3, 0]
-        pairs.count = &self.reals[0, 0]
-        pairs.difference = &self.reals[1, 0]
+        pairs.end = &self.curved[0, 0]
+        pairs.begin = &self.curved[1, 0]
+        pairs.count = &self.curved[2, 0]
+        pairs.difference = &self.curved[3, 0]
+        pairs.order = &self.curved[4, 0]
+        pairs.sorted_level = &self.curved[5, 0]
         pairs.space = queries.space
         for q in range(queries.n_queries):
             b = queries.query_ptr[q]
@@ -122,19 +124,17 @@ cdef class ActivePairs:
 
     cdef void _set_band(self, double band):
         """Point to the arrays of straight pairs, made when first needed, if there is a band."""
-        cdef int64_t n = self.integers.shape[1]
         self.pairs.band = band
         if band == INFINITY:
             self.pairs.straight_end = self.pairs.straight_begin = NULL
             self.pairs.straight_count = self.pairs.straight_difference = NULL
             return
-        if self.straight_integers is None:
-            self.straight_integers = np.zeros((2, n), dtype=np.int32)
-            self.straight_reals = np.zeros((2, n))
-        self.pairs.straight_end = &self.straight_integers[0, 0]
-        self.pairs.straight_begin = &self.straight_integers[1, 0]
-        self.pairs.straight_count = &self.straight_reals[0, 0]
-        self.pairs.straight_difference = &self.straight_reals[1, 0]
+        if self.straight is None:
+            self.straight = self.allocate((4, self.curved.shape[1]), dtype=np.int32)
+        self.pairs.straight_end = &self.straight[0, 0]
+        self.pairs.straight_begin = &self.straight[1, 0]
+        self.pairs.straight_count = &self.straight[2, 0]
+        self.pairs.straight_difference = &self.straight[3, 0]
 
     def laplacian(self, const double[::1] z not None, double[::1] out not None):
         """Write sum_q weight_q sum over q's curved pairs of (z_i - z_j)(e_i - e_j) to `out`."""
@@ -182,18 +182,18 @@ cdef class ActivePairs:
     @property
     def count(self):
         """Curved pairs of every row, in the order of the rows."""
-        return self._by_row(0)
+        return self._by_row(self.pairs.count)
 
     @property
     def difference(self):
         """Curved pairs that a row should win minus those it should lose, by row."""
-        return self._by_row(1)
+        return self._by_row(self.pairs.difference)
 
-    def _by_row(self, int which):
+    cdef _by_row(self, const int32_t *by_position):
         cdef int64_t q, p, b
         cdef double[::1] out = np.zeros(self.queries.n_rows)
         for q in range(self.pairs.n_queries):
             b = self.queries.query_ptr[q]
             for p in range(b, self.queries.query_ptr[q + 1]):
-                out[b + self.integers[0, p]] = self.reals[which, p]
+                out[b + self.pairs.order[p]] = by_position[p]
         return np.asarray(out)

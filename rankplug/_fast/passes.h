@@ -1,59 +1,85 @@
 /* Passes over dense features, one read of X each, for shards of whole queries.
  *
  * Included twice by passes_all.h, with FLOAT the type of the features and NAME(x) the name of
- * x for that type. Sums are in double precision whatever the features are. */
+ * x for that type. Sums are in double precision whatever the features are. Row i of X is the
+ * one of number rows[i], or i if `rows` is NULL. */
 
-/* z[i] = X[i] . v for rows b to e. */
-RP_INLINE void NAME(rp_scores)(const FLOAT *X, int64_t d, int64_t b, int64_t e, rp_fetch *ahead,
-                               const double *restrict v, double *restrict z) {
-    for (int64_t i = b; i < e; i++) {
-        const FLOAT *restrict x = X + i * d;
-        /* Side by side, because each addition has to wait for the one before. */
-        double sums[RP_SUMS] = {0.0}, sum = 0.0;
-        int64_t k = 0;
+RP_INLINE const FLOAT *NAME(rp_row)(const FLOAT *X, const int64_t *rows, int64_t i, int64_t d) {
+    return X + (rows ? rows[i] : i) * d;
+}
+
+/* x . v by sums side by side, because each addition has to wait for the one before. */
+RP_INLINE double NAME(rp_product)(const FLOAT *x, const double *v, int64_t d) {
+    double rest = 0.0;
+    int64_t k = 0;
+#ifdef RP_FOUR
+    typedef FLOAT floats RP_FOUR(FLOAT);
+    rp_four s0 = {0.0}, s1 = {0.0}, s2 = {0.0}, s3 = {0.0};
+    for (; k + 16 <= d; k += 16) {
+        s0 += RP_LOAD(floats, x + k) * RP_LOAD(rp_four, v + k);
+        s1 += RP_LOAD(floats, x + k + 4) * RP_LOAD(rp_four, v + k + 4);
+        s2 += RP_LOAD(floats, x + k + 8) * RP_LOAD(rp_four, v + k + 8);
+        s3 += RP_LOAD(floats, x + k + 12) * RP_LOAD(rp_four, v + k + 12);
+    }
+    s0 = (s0 + s2) + (s1 + s3);
+#else
+    double s0[4] = {0.0};
+    for (; k + 4 <= d; k += 4)
+        for (int r = 0; r < 4; r++) s0[r] += x[k + r] * v[k + r];
+#endif
+    for (; k < d; k++) rest += x[k] * v[k];
+    return rest + ((s0[0] + s0[2]) + (s0[1] + s0[3]));
+}
+
+/* z = X v for n rows. */
+RP_INLINE void NAME(rp_scores)(const FLOAT *X, const int64_t *rows, int64_t n, int64_t d,
+                               rp_fetch *ahead, const double *v, double *z) {
+    for (int64_t i = 0; i < n; i++) {
         rp_fetch_more(ahead);
-        for (; k + RP_SUMS <= d; k += RP_SUMS)
-            for (int r = 0; r < RP_SUMS; r++) sums[r] += x[k + r] * v[k + r];
-        for (; k < d; k++) sum += x[k] * v[k];
-        for (int half = RP_SUMS / 2; half > 0; half /= 2)
-            for (int r = 0; r < half; r++) sums[r] += sums[r + half];
-        z[i] = sum + sums[0];
+        z[i] = NAME(rp_product)(NAME(rp_row)(X, rows, i, d), v, d);
     }
 }
 
-/* g += X' u over rows b to e. */
-RP_INLINE void NAME(rp_add_rows)(const FLOAT *X, int64_t d, int64_t b, int64_t e,
+/* g += X' u over n rows; those with u = 0 are not read. */
+RP_INLINE void NAME(rp_add_rows)(const FLOAT *X, const int64_t *rows, int64_t n, int64_t d,
                                  rp_fetch *ahead, const double *restrict u, double *restrict g) {
-    for (int64_t i = b; i < e; i++) {
-        const FLOAT *restrict x = X + i * d;
+    for (int64_t i = 0; i < n; i++) {
+        const FLOAT *restrict x = NAME(rp_row)(X, rows, i, d);
         double u0 = u[i];
         rp_fetch_more(ahead);
+        if (u0 == 0.0) continue;
 #pragma omp simd
         for (int64_t k = 0; k < d; k++) g[k] += u0 * x[k];
     }
 }
 
-RP_CLONES static void NAME(rp_dense_dot)(const FLOAT *X, int64_t n, int64_t d, const double *v,
-                                         double *z) {
+RP_CLONES static void NAME(rp_dense_dot)(const FLOAT *X, const int64_t *rows, int64_t n, int64_t d,
+                                         const double *v, double *z) {
     rp_fetch nothing = {0};
-    NAME(rp_scores)(X, d, 0, n, &nothing, v, z);
+    NAME(rp_scores)(X, rows, n, d, &nothing, v, z);
 }
 
-RP_CLONES static void NAME(rp_dense_transposed_dot)(const FLOAT *X, int64_t n, int64_t d,
-                                                    const double *u, double *g) {
-    int64_t row_bytes = d * (int64_t)sizeof *X, rows = RP_CHUNK / row_bytes + 1;
+RP_CLONES static void NAME(rp_dense_transposed_dot)(const FLOAT *X, const int64_t *rows, int64_t n,
+                                                    int64_t d, const double *u, double *g) {
+    int64_t row_bytes = d * (int64_t)sizeof *X, step = RP_CHUNK / row_bytes + 1;
     memset(g, 0, (size_t)d * sizeof *g);
-    for (int64_t b = 0; b < n; b += rows) {
-        int64_t e = b + rows < n ? b + rows : n, next = e + rows < n ? e + rows : n;
+    if (rows) {
+        rp_fetch nothing = {0};
+        NAME(rp_add_rows)(X, rows, n, d, &nothing, u, g);
+        return;
+    }
+    for (int64_t b = 0; b < n; b += step) {
+        int64_t e = b + step < n ? b + step : n, next = e + step < n ? e + step : n;
         rp_fetch ahead = rp_fetch_block(X + e * d, (next - e) * row_bytes, e - b);
-        NAME(rp_add_rows)(X, d, b, e, &ahead, u, g);
+        NAME(rp_add_rows)(X + b * d, NULL, e - b, d, &ahead, u + b, g);
     }
 }
 
-/* z = X v, u = L z, g = X' u, query by query: the rows of a query are read from memory once,
- * while the query before is worked on, and are in cache for both of their uses. */
+/* z = X v, g = X' L z, query by query: the rows of a query are read from memory once, while the
+ * query before is worked on, and are in cache for both of their uses. */
 RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const rp_pairs *pairs,
-                                               const double *v, double *z, double *u, double *g) {
+                                               const double *v, double *z, double *g) {
+    double *u = pairs->space.product;
     memset(g, 0, (size_t)d * sizeof *g);
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
@@ -62,9 +88,9 @@ RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const 
         int with_pairs = q.n_levels > 1;
         rp_fetch ahead = rp_fetch_block(X + e * d, (next - e) * d * (int64_t)sizeof *X,
                                         q.n_rows * (1 + with_pairs));
-        NAME(rp_scores)(X, d, b, e, &ahead, v, z);
+        NAME(rp_scores)(X + b * d, NULL, q.n_rows, d, &ahead, v, z + b);
         if (!with_pairs) continue;
-        rp_laplacian(&q, z + b, &pairs->space, u + b);
-        NAME(rp_add_rows)(X, d, b, e, &ahead, u, g);
+        rp_laplacian(&q, z + b, &pairs->space, u);
+        NAME(rp_add_rows)(X + b * d, NULL, q.n_rows, d, &ahead, u, g);
     }
 }

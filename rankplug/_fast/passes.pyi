@@ -7,19 +7,31 @@ from rankplug._fast.pairs import ActivePairs
 
 Vector = NDArray[np.float64]
 
-def dense_dot(X: NDArray[Any], v: Vector, z: Vector) -> None: ...
-def dense_transposed_dot(X: NDArray[Any], u: Vector, g: Vector) -> None: ...
+_Index = NDArray[np.int64] | None
+
+def dense_dot(X: NDArray[Any], v: Vector, z: Vector, rows: _Index = None) -> None: ...
+def dense_transposed_dot(X: NDArray[Any], u: Vector, g: Vector, rows: _Index = None) -> None: ...
 def dense_laplacian(
-    X: NDArray[Any], pairs: ActivePairs, v: Vector, z: Vector, u: Vector, g: Vector
+    X: NDArray[Any], pairs: ActivePairs, v: Vector, z: Vector, g: Vector
 ) -> None: ...
 def dense_moments(
     X: NDArray[Any], query_ptr: NDArray[np.int64], c: Vector, first: Vector, out: Vector
 ) -> None: ...
 def sparse_dot(
-    indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], v: Vector, z: Vector
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: NDArray[Any],
+    v: Vector,
+    z: Vector,
+    rows: _Index = None,
 ) -> None: ...
 def sparse_transposed_dot(
-    indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], u: Vector, g: Vector
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: NDArray[Any],
+    u: Vector,
+    g: Vector,
+    rows: _Index = None,
 ) -> None: ...
 def sparse_laplacian(
     indptr: NDArray[Any],
@@ -28,7 +40,6 @@ def sparse_laplacian(
     pairs: ActivePairs,
     v: Vector,
     z: Vector,
-    u: Vector,
     g: Vector,
 ) -> None: ...
 def sparse_moments(

@@ -17,56 +17,59 @@ ctypedef fused index:
 
 
 cdef extern from "passes_all.h" nogil:
-    void rp_dense_dot_f64(const double *, int64_t, int64_t, const double *, double *)
-    void rp_dense_dot_f32(const float *, int64_t, int64_t, const double *, double *)
-    void rp_dense_transposed_dot_f64(const double *, int64_t, int64_t, const double *, double *)
-    void rp_dense_transposed_dot_f32(const float *, int64_t, int64_t, const double *, double *)
+    void rp_dense_dot_f64(
+        const double *, const int64_t *, int64_t, int64_t, const double *, double *)
+    void rp_dense_dot_f32(
+        const float *, const int64_t *, int64_t, int64_t, const double *, double *)
+    void rp_dense_transposed_dot_f64(
+        const double *, const int64_t *, int64_t, int64_t, const double *, double *)
+    void rp_dense_transposed_dot_f32(
+        const float *, const int64_t *, int64_t, int64_t, const double *, double *)
     void rp_dense_laplacian_f64(
-        const double *, int64_t, const rp_pairs *, const double *, double *, double *, double *)
+        const double *, int64_t, const rp_pairs *, const double *, double *, double *)
     void rp_dense_laplacian_f32(
-        const float *, int64_t, const rp_pairs *, const double *, double *, double *, double *)
-    void rp_laplacian_query(const rp_pairs *, int64_t, const double *, double *)
+        const float *, int64_t, const rp_pairs *, const double *, double *, double *)
+    const double *rp_laplacian_query(const rp_pairs *, int64_t, const double *)
 
 
 def dense_dot(const floating[:, ::1] X not None, const double[::1] v not None,
-              double[::1] z not None):
-    """Write X v to `z`."""
-    cdef int64_t n = X.shape[0], d = X.shape[1]
-    assert v.shape[0] == d and z.shape[0] == n
+              double[::1] z not None, const int64_t[::1] rows=None):
+    """Write X v to `z`; with `rows`, ascending, for those rows of X only."""
+    cdef int64_t n = z.shape[0], d = X.shape[1]
+    cdef const int64_t *chosen = _chosen(rows, n, X.shape[0])
+    assert v.shape[0] == d
     with nogil:
         if floating is double:
-            rp_dense_dot_f64(&X[0, 0], n, d, &v[0], &z[0])
+            rp_dense_dot_f64(&X[0, 0], chosen, n, d, &v[0], &z[0])
         else:
-            rp_dense_dot_f32(&X[0, 0], n, d, &v[0], &z[0])
+            rp_dense_dot_f32(&X[0, 0], chosen, n, d, &v[0], &z[0])
 
 
 def dense_transposed_dot(const floating[:, ::1] X not None, const double[::1] u not None,
-                         double[::1] g not None):
-    """Write X' u to `g`."""
-    cdef int64_t n = X.shape[0], d = X.shape[1]
-    assert u.shape[0] == n and g.shape[0] == d
+                         double[::1] g not None, const int64_t[::1] rows=None):
+    """Write X' u to `g`, X all rows or those at `rows`; zeros in `u` read none."""
+    cdef int64_t n = u.shape[0], d = X.shape[1]
+    cdef const int64_t *chosen = _chosen(rows, n, X.shape[0])
+    assert g.shape[0] == d
     with nogil:
         if floating is double:
-            rp_dense_transposed_dot_f64(&X[0, 0], n, d, &u[0], &g[0])
+            rp_dense_transposed_dot_f64(&X[0, 0], chosen, n, d, &u[0], &g[0])
         else:
-            rp_dense_transposed_dot_f32(&X[0, 0], n, d, &u[0], &g[0])
+            rp_dense_transposed_dot_f32(&X[0, 0], chosen, n, d, &u[0], &g[0])
 
 
 def dense_laplacian(const floating[:, ::1] X not None, ActivePairs pairs not None,
                     const double[::1] v not None, double[::1] z not None,
-                    double[::1] u not None, double[::1] g not None):
-    """Write X v to `z` and X' L X v to `g`, L the Laplacian of `pairs`; reads X once.
-
-    `u` is scratch space of the length of `z`.
-    """
+                    double[::1] g not None):
+    """Write X v to `z` and X' L X v to `g`, L the Laplacian of `pairs`; reads X once."""
     cdef int64_t n = X.shape[0], d = X.shape[1]
     assert pairs.queries.n_rows == n and v.shape[0] == d and g.shape[0] == d
-    assert z.shape[0] == n and u.shape[0] == n
+    assert z.shape[0] == n
     with nogil:
         if floating is double:
-            rp_dense_laplacian_f64(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &u[0], &g[0])
+            rp_dense_laplacian_f64(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &g[0])
         else:
-            rp_dense_laplacian_f32(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &u[0], &g[0])
+            rp_dense_laplacian_f32(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &g[0])
 
 
 def dense_moments(const floating[:, ::1] X not None, const int64_t[::1] query_ptr not None,
@@ -97,41 +100,48 @@ def dense_moments(const floating[:, ::1] X not None, const int64_t[::1] query_pt
 
 def sparse_dot(const index[::1] indptr not None, const index[::1] indices not None,
                const floating[::1] values not None, const double[::1] v not None,
-               double[::1] z not None):
-    """Write X v to `z`, X in compressed rows."""
-    assert z.shape[0] == indptr.shape[0] - 1
+               double[::1] z not None, const int64_t[::1] rows=None):
+    """Write X v to `z`, X in compressed rows; with `rows`, ascending, for those only."""
+    cdef int64_t i, n = z.shape[0]
+    cdef const int64_t *chosen = _chosen(rows, n, indptr.shape[0] - 1)
     with nogil:
-        _sparse_scores(indptr, indices, values, 0, z.shape[0], v, z)
+        for i in range(n):
+            z[i] = _sparse_score(indptr, indices, values, i if chosen == NULL else chosen[i], v)
 
 
 def sparse_transposed_dot(const index[::1] indptr not None, const index[::1] indices not None,
                           const floating[::1] values not None, const double[::1] u not None,
-                          double[::1] g not None):
-    """Add X' u to `g`, X in compressed rows."""
-    assert u.shape[0] == indptr.shape[0] - 1
+                          double[::1] g not None, const int64_t[::1] rows=None):
+    """Add X' u to `g`, X all compressed rows or those at `rows`."""
+    cdef int64_t i, n = u.shape[0]
+    cdef const int64_t *chosen = _chosen(rows, n, indptr.shape[0] - 1)
     with nogil:
-        _add_sparse_rows(indptr, indices, values, 0, u.shape[0], u, g)
+        for i in range(n):
+            _add_sparse_row(indptr, indices, values, i if chosen == NULL else chosen[i], u[i], g)
 
 
 def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices not None,
                      const floating[::1] values not None, ActivePairs pairs not None,
                      const double[::1] v not None, double[::1] z not None,
-                     double[::1] u not None, double[::1] g not None):
-    """Write X v to `z` and add X' L X v to `g`, query by query; `u` is scratch space.
+                     double[::1] g not None):
+    """Write X v to `z` and add X' L X v to `g`, query by query.
 
     The rows of all but the largest queries are still in cache for their second use.
     """
-    cdef int64_t q, b, e
+    cdef int64_t q, b, e, i
+    cdef const double *u
     cdef const int64_t[::1] query_ptr = pairs.queries.query_ptr
-    assert pairs.queries.n_rows == z.shape[0] == u.shape[0] == indptr.shape[0] - 1
+    assert pairs.queries.n_rows == z.shape[0] == indptr.shape[0] - 1
     with nogil:
         for q in range(pairs.queries.n_queries):
             b = query_ptr[q]
             e = query_ptr[q + 1]
-            _sparse_scores(indptr, indices, values, b, e, v, z)
+            for i in range(b, e):
+                z[i] = _sparse_score(indptr, indices, values, i, v)
             if pairs.queries.n_levels[q] > 1:
-                rp_laplacian_query(&pairs.pairs, q, &z[0], &u[0])
-                _add_sparse_rows(indptr, indices, values, b, e, u, g)
+                u = rp_laplacian_query(&pairs.pairs, q, &z[0])
+                for i in range(b, e):
+                    _add_sparse_row(indptr, indices, values, i, u[i - b], g)
 
 
 def sparse_moments(const index[::1] indptr not None, const index[::1] indices not None,
@@ -158,35 +168,37 @@ def sparse_moments(const index[::1] indptr not None, const index[::1] indices no
                     first[k] = 0.0
 
 
-cdef inline void _sparse_scores(const index[::1] indptr, const index[::1] indices,
-                                const floating[::1] values, int64_t b, int64_t e,
-                                const double[::1] v, double[::1] z) noexcept nogil:
-    cdef int64_t i, p, stop
-    cdef double s0, s1, s2, s3
-    for i in range(b, e):
-        s0 = s1 = s2 = s3 = 0.0
-        p = indptr[i]
-        stop = indptr[i + 1]
-        # Four sums, since each addition has to wait for the one before.
-        while p + 4 <= stop:
-            s0 += values[p] * v[indices[p]]
-            s1 += values[p + 1] * v[indices[p + 1]]
-            s2 += values[p + 2] * v[indices[p + 2]]
-            s3 += values[p + 3] * v[indices[p + 3]]
-            p += 4
-        while p < stop:
-            s0 += values[p] * v[indices[p]]
-            p += 1
-        z[i] = (s0 + s1) + (s2 + s3)
+cdef inline double _sparse_score(const index[::1] indptr, const index[::1] indices,
+                                 const floating[::1] values, int64_t i,
+                                 const double[::1] v) noexcept nogil:
+    cdef int64_t p = indptr[i], stop = indptr[i + 1]
+    cdef double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0
+    # Four sums, since each addition has to wait for the one before.
+    while p + 4 <= stop:
+        s0 += values[p] * v[indices[p]]
+        s1 += values[p + 1] * v[indices[p + 1]]
+        s2 += values[p + 2] * v[indices[p + 2]]
+        s3 += values[p + 3] * v[indices[p + 3]]
+        p += 4
+    while p < stop:
+        s0 += values[p] * v[indices[p]]
+        p += 1
+    return (s0 + s1) + (s2 + s3)
 
 
-cdef inline void _add_sparse_rows(const index[::1] indptr, const index[::1] indices,
-                                  const floating[::1] values, int64_t b, int64_t e,
-                                  const double[::1] u, double[::1] g) noexcept nogil:
-    cdef int64_t i, p
-    cdef double u0
-    for i in range(b, e):
-        u0 = u[i]
-        if u0 != 0.0:
-            for p in range(indptr[i], indptr[i + 1]):
-                g[indices[p]] += u0 * values[p]
+cdef inline void _add_sparse_row(const index[::1] indptr, const index[::1] indices,
+                                 const floating[::1] values, int64_t i, double u,
+                                 double[::1] g) noexcept nogil:
+    cdef int64_t p
+    if u != 0.0:
+        for p in range(indptr[i], indptr[i + 1]):
+            g[indices[p]] += u * values[p]
+
+
+cdef const int64_t *_chosen(const int64_t[::1] rows, int64_t n, int64_t n_rows) except? NULL:
+    """Where the numbers of n chosen rows of a matrix start; NULL if all of its rows are meant."""
+    if rows is None:
+        assert n == n_rows
+        return NULL
+    assert rows.shape[0] == n and n > 0 and rows[0] >= 0 and rows[n - 1] < n_rows
+    return &rows[0]

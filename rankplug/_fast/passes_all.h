@@ -4,10 +4,21 @@
 
 #include "pairs.h"
 
-#define RP_SUMS 16                  /* partial sums of a dot product */
 #define RP_LINE 64                  /* bytes of a cache line */
 #define RP_CHUNK 16384              /* bytes worked on while the next ones are fetched */
 #define RP_BLOCK 262144             /* most bytes to fetch ahead: they must stay in cache */
+
+#if defined(__GNUC__)
+/* Four numbers at once: compilers use such by themselves in loops, but do not keep sums in them. */
+#define RP_FOUR(type) __attribute__((vector_size(4 * sizeof(type))))
+typedef double rp_four RP_FOUR(double);
+#define RP_LOAD(four, from)                                                                       \
+    ({                                                                                            \
+        four loaded;                                                                              \
+        memcpy(&loaded, (from), sizeof loaded);                                                   \
+        __builtin_convertvector(loaded, rp_four);                                                 \
+    })
+#endif
 
 /* Fetches a block into cache bit by bit, so that memory and arithmetic work at once. */
 typedef struct {
@@ -30,12 +41,12 @@ RP_INLINE void rp_fetch_more(rp_fetch *fetch) {
     fetch->next = p;
 }
 
-/* out = L z for one query that has pairs; both arrays are the shard's. */
-RP_CLONES static void rp_laplacian_query(const rp_pairs *pairs, int64_t i, const double *z,
-                                         double *out) {
+/* L z for one query that has pairs; z is the shard's, what it returns the query's. */
+RP_CLONES static const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i,
+                                                  const double *z) {
     rp_query q = rp_query_at(pairs, i);
-    int64_t b = pairs->query_ptr[i];
-    rp_laplacian(&q, z + b, &pairs->space, out + b);
+    rp_laplacian(&q, z + pairs->query_ptr[i], &pairs->space, pairs->space.product);
+    return pairs->space.product;
 }
 
 #define FLOAT double

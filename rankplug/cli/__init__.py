@@ -13,12 +13,13 @@ import sys
 from collections.abc import Sequence
 
 from rankplug import __version__
-from rankplug.cli import compare, evaluate, predict, run, serve, solvers, train, tune
+from rankplug.cli import compare, evaluate, predict, prepare, run, serve, solvers, train, tune
+from rankplug.cli.signals import Signals
 from rankplug.cli.status import FAILED, INTERRUPTED, MISTAKE
 
 __all__ = ["main"]
 
-_COMMANDS = (run, train, tune, compare, evaluate, predict, serve, solvers)
+_COMMANDS = (run, train, tune, compare, evaluate, predict, prepare, serve, solvers)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,24 +28,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.debug:
         logging.basicConfig()
         logging.getLogger("rankplug").setLevel(logging.DEBUG)
+    signals = Signals()
     try:
-        status: int = args.command(args)
-        sys.stdout.flush()
+        with signals.handled():
+            status: int = args.command(args)
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has left, as head does; Python must not try to write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        if signals.came is None:
+            print("interrupted", file=sys.stderr)
+        return signals.status(INTERRUPTED)
     except Exception as error:
         from rankplug.exceptions import RankplugError
 
-        if args.debug or not isinstance(error, RankplugError):
+        if args.debug or not isinstance(error, RankplugError | OSError):
             raise
         print(f"error: {error}", file=sys.stderr)
-        return MISTAKE
-    return status
+        return MISTAKE if isinstance(error, RankplugError) else FAILED
+    return signals.status(status)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankplug.cli.models import add_model_arguments, open_model
@@ -32,7 +33,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = command_parser(commands, common, "evaluate", text, _HELP)
     add_model_arguments(parser)
     parser.add_argument(
-        "data", metavar="DATA", help="svmlight text, CSV, Parquet or Arrow; text may be compressed"
+        "data",
+        metavar="DATA",
+        help="svmlight text, CSV, Parquet or Arrow, text may be compressed; or a prepared folder",
     )
     parser.add_argument(
         "--metric",
@@ -78,16 +81,19 @@ def _of_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
     from rankplug.io.files import InputFile
     from rankplug.mlflow.evaluated import RankedRows
     from rankplug.mlflow.evaluation import DEFAULT_METRICS, evaluate_ranking
+    from rankplug.scaling import predict_data
 
     if len(args.label or ()) > 1:
         raise ParameterError("--label: the model ranks rows, which have one column of relevance")
     settings = _settings(args, DEFAULT_METRICS)
     label = args.label[0] if args.label else None
-    if InputFile(args.data).find_format() == "svmlight":
+    if Path(args.data).is_dir():
+        data = read_data(args.data, label=label, qid=args.qid)
+    elif InputFile(args.data).find_format() == "svmlight":
         data = read_data(args.data, n_features=model.n_features, label=label, qid=args.qid)
     else:
         data = read_data(args.data, features=model.feature_names, label=label, qid=args.qid)
-    rows = RankedRows(data.relevance, model.predict(data.X), data.qid)
+    rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
     return evaluate_ranking(rows, settings)
 
 

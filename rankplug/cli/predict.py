@@ -26,7 +26,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = command_parser(commands, common, "predict", text, _HELP)
     add_model_arguments(parser)
     parser.add_argument(
-        "data", metavar="DATA", help="svmlight text, CSV, Parquet or Arrow; text may be compressed"
+        "data",
+        metavar="DATA",
+        help="svmlight text, CSV, Parquet or Arrow, text may be compressed; or a prepared folder",
     )
     parser.add_argument(
         "-o", "--out", required=True, metavar="OUT", help="file to write: .csv, .parquet, ..."

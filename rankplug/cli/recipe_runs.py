@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankplug.cli.dask import tuning_on
 from rankplug.cli.parsers import command_parser
 from rankplug.cli.status import FAILED, INTERRUPTED
 
@@ -25,7 +26,7 @@ __all__ = ["EXIT_STATUS", "add_command", "carry_out", "list_recipes", "load", "s
 
 EXIT_STATUS = """\
 exit status: 0 all solvers ran, 1 some failed, 2 a mistake in recipe, data or options,
-130 interrupted; in every case the report holds what was finished.
+130 interrupted, 143 terminated; in every case the report holds what was finished.
 """
 
 
@@ -56,7 +57,7 @@ def add_command(
         help="go on with the tuning studies in DIR, by default the latest such folder",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
-    parser.set_defaults(repetition=None)
+    parser.set_defaults(repetition=None, dask=None)
     return parser
 
 
@@ -116,10 +117,15 @@ def carry_out(
     if args.repetition is not None:
         observer.tags |= args.repetition.tag
         observers.append(args.repetition)
-    with warnings.catch_warnings():
+    with tuning_on(args.dask) as search, warnings.catch_warnings():
         warnings.showwarning = _show_warning
         report = run(
-            recipe, observer=observers, progress=not args.quiet, output=output, resume=args.resume
+            recipe,
+            observer=observers,
+            progress=not args.quiet,
+            output=output,
+            resume=args.resume,
+            search=search,
         )
     print(report.to_text())
     print(f"report: {output / 'report.html'}")

@@ -13,7 +13,8 @@ from rankplug.cli.parsers import command_parser
 __all__ = ["add"]
 
 _HELP = """\
-requests are those of `mlflow models serve`: POST /invocations, GET /ping, /version
+requests are those of `mlflow models serve`: POST /invocations, GET /ping, /version;
+they may have 100 MB, or what the environment variable RANKPLUG_MAX_REQUEST_MB says
 
 examples:
   rankplug serve models:/web@champion --port 8080 --workers 4
@@ -60,7 +61,7 @@ def _serve(args: argparse.Namespace) -> int:
         os.environ["MLFLOW_TRACKING_URI"] = args.tracking_uri
     from mlflow.pyfunc.scoring_server import get_cmd
 
-    from rankplug.shards import available_cores
+    from rankplug.cores import available_cores
 
     folder = _checked_model(args.uri)
     command, environment = get_cmd(folder, args.port, args.host, args.timeout, args.workers)

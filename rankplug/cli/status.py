@@ -1,5 +1,5 @@
 """Exit statuses of the commands."""
 
-__all__ = ["FAILED", "INTERRUPTED", "MISTAKE"]
+__all__ = ["FAILED", "INTERRUPTED", "MISTAKE", "TERMINATED"]
 
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+FAILED, MISTAKE, INTERRUPTED, TERMINATED = 1, 2, 130, 143

@@ -47,6 +47,11 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "--storage", metavar="URL", help="database for the studies (default: a file in DIR)"
     )
     parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="run the trials on the Dask cluster of this scheduler, such as tcp://10.0.0.1:8786",
+    )
+    parser.add_argument(
         "--register",
         metavar="NAME",
         help="register the model of the best solver in MLflow, with the alias 'champion'",

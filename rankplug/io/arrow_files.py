@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import tables
+from rankplug.cores import physical_memory
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile, problems
 
-__all__ = ["batches", "column_names", "read"]
+__all__ = ["batches", "column_names", "columns_of_no_rows", "read"]
 
 
 def column_names(file: InputFile, format_: str) -> list[str]:
@@ -48,6 +50,8 @@ def read(
     """
     needed = [*complete, *partial, *([] if ids is None else [ids])]
     with _opened(file, format_) as opened:
+        if format_ == "parquet":
+            _require_memory(file, opened.metadata.num_rows * len(needed))
         table = opened.read(needed) if format_ == "parquet" else opened.read_all().select(needed)
     if table.num_rows == 0:
         raise DataError(f"{file} holds no rows")
@@ -56,9 +60,16 @@ def read(
 
 
 def batches(
-    file: InputFile, format_: str, numbers: Sequence[str], ids: str | None, n_rows: int
+    file: InputFile,
+    format_: str,
+    numbers: Sequence[str],
+    ids: str | None,
+    n_rows: int,
+    first_row: int = 0,
 ) -> Iterator[tuple[Any, float]]:
     """Arrow tables of at most so many rows, and how much of the file has been read then.
+
+    They begin with some row, counted from 0; what comes before is left unread where possible.
 
     Raises
     ------
@@ -69,28 +80,45 @@ def batches(
 
     needed = [*numbers, *([] if ids is None else [ids])]
     row = 0
-    with _opened(file, format_) as opened:
-        for batch, fraction in _record_batches(opened, format_, needed, n_rows):
-            for start in range(0, batch.num_rows, n_rows):
+    with _opened(file, format_, mapped=True) as opened:
+        for batch, row, fraction in _record_batches(opened, format_, needed, n_rows, first_row):
+            for start in range(max(0, first_row - row), batch.num_rows, n_rows):
                 table = pa.Table.from_batches([batch.slice(start, n_rows)]).select(needed)
-                _check(file, table, numbers, (), ids, first_row=row)
-                row += table.num_rows
+                _check(file, table, numbers, (), ids, first_row=row + start)
                 yield table, fraction
-    if row == 0:
+            row += batch.num_rows
+    if row == first_row == 0:
         raise DataError(f"{file} holds no rows")
 
 
+def columns_of_no_rows(file: InputFile, format_: str, names: Sequence[str]) -> Any:
+    """A table without rows of some columns, for their types."""
+    with _opened(file, format_) as opened:
+        schema = opened.schema_arrow if format_ == "parquet" else opened.schema
+    return schema.empty_table().select(list(names))
+
+
 def _record_batches(
-    opened: Any, format_: str, needed: list[str], n_rows: int
-) -> Iterator[tuple[Any, float]]:
+    opened: Any, format_: str, needed: list[str], n_rows: int, first_row: int
+) -> Iterator[tuple[Any, int, float]]:
+    """Batches that hold `first_row` or later ones, their first rows, and how much is read."""
+    row = 0
     if format_ == "parquet":
-        done = 0
-        for batch in opened.iter_batches(n_rows, columns=needed):
-            done += batch.num_rows
-            yield batch, done / opened.metadata.num_rows
+        groups: list[int] = []
+        for number in range(opened.num_row_groups):
+            size = opened.metadata.row_group(number).num_rows
+            if groups or row + size > first_row:
+                groups.append(number)
+            else:
+                row += size
+        for batch in opened.iter_batches(n_rows, row_groups=groups, columns=needed):
+            yield batch, row, (row + batch.num_rows) / opened.metadata.num_rows
+            row += batch.num_rows
     else:
         for number in range(opened.num_record_batches):
-            yield opened.get_batch(number), (number + 1) / opened.num_record_batches
+            batch = opened.get_batch(number)
+            yield batch, row, (number + 1) / opened.num_record_batches
+            row += batch.num_rows
 
 
 def _check(
@@ -114,8 +142,19 @@ def _check(
         raise problems(file, found)
 
 
+def _require_memory(file: InputFile, n_values: int) -> None:
+    """Refuse what the machine cannot hold, before it is expanded: a column may be one number."""
+    memory = physical_memory()
+    if n_values * 8 > memory:
+        raise DataError(
+            f"{file} holds {n_values:,} values, which take more than the {memory:,} bytes of "
+            "memory here: prepare it with 'rankplug prepare'"
+        )
+
+
 @contextmanager
-def _opened(file: InputFile, format_: str) -> Iterator[Any]:
+def _opened(file: InputFile, format_: str, *, mapped: bool = False) -> Iterator[Any]:
+    """The file for Arrow to read; `mapped`, a batch of any size takes no memory."""
     import pyarrow as pa
     from pyarrow import ipc, parquet
 
@@ -124,6 +163,9 @@ def _opened(file: InputFile, format_: str) -> Iterator[Any]:
             if format_ == "parquet":
                 # A buffered file stays in memory as a whole, also when it is read in batches.
                 yield parquet.ParquetFile(stream, pre_buffer=False)
+            elif mapped and isinstance(getattr(stream, "raw", None), FileIO):
+                with pa.memory_map(str(file.path)) as source:
+                    yield ipc.open_file(source)
             else:
                 yield ipc.open_file(stream)
         except (pa.ArrowException, UnicodeDecodeError) as error:

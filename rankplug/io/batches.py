@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import tables
@@ -15,6 +16,7 @@ from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
 from rankplug.io.files import InputFile, input_files
+from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
 from rankplug.io.svmlight import svmlight_batches
 from rankplug.parameters import Integer, check_parameters
 
@@ -54,7 +56,8 @@ def read_batches(
     ----------
     path : path
         svmlight text, CSV, Parquet or Arrow; text may be compressed. Relevance is not needed in
-        tables and not looked at in text.
+        tables and not looked at in text. Or a prepared folder, whose rows are in its own order,
+        and not scaled any more if they were.
     n_features : int
         Number of features.
     feature_names : sequence of str, optional
@@ -73,6 +76,11 @@ def read_batches(
         As `rankplug.read_data`; what is wrong in one batch is told when it is reached.
     """
     check_parameters("reading batches", {"batch_rows": Integer(1)}, {"batch_rows": batch_rows})
+    if is_folder(path):
+        if format is not None or qid is not None:
+            raise ParameterError(f"{path}: a prepared folder needs no format or qid, leave it out")
+        yield from _of_folder(open_prepared(path), n_features, feature_names, batch_rows)
+        return
     (file,), format_ = input_files(path, format)
     if format_ == "svmlight":
         if qid is not None:
@@ -84,6 +92,25 @@ def read_batches(
     for table, fraction in _tables(file, format_, names, id_column, batch_rows):
         ids = None if id_column is None else tables.column(table, id_column)
         yield Batch(tables.to_matrix(table, names), ids, fraction)
+
+
+def _of_folder(
+    folder: PreparedFolder, n_features: int, names: Sequence[str] | None, n_rows: int
+) -> Iterator[Batch]:
+    data = folder.data()
+    columns = None
+    if names is not None and data.feature_names is not None and tuple(names) != data.feature_names:
+        _require(folder.path, names, list(data.feature_names))
+        columns = [data.feature_names.index(name) for name in names]
+    elif data.n_features != n_features:
+        raise DataError(f"{folder.path} holds {data.n_features} features, the model {n_features}")
+    for start in range(0, data.n_samples, n_rows):
+        rows = slice(start, start + n_rows)
+        X = data.X[rows] if data.scaling is None else data.scaling.undo(data.X[rows])
+        stop = start + X.shape[0]
+        query = np.searchsorted(data.query_ptr, np.arange(start, stop), side="right") - 1
+        chosen = X if columns is None else X[:, columns]
+        yield Batch(chosen, data.query_ids[query], stop / data.n_samples)
 
 
 def _tables(
@@ -121,7 +148,7 @@ def _columns(
     return names, qid
 
 
-def _require(file: InputFile, names: Sequence[str], there: list[str]) -> None:
+def _require(file: object, names: Sequence[str], there: list[str]) -> None:
     missing = [name for name in names if name not in there]
     if missing:
         listed = ", ".join(map(repr, missing))

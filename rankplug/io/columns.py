@@ -15,7 +15,14 @@ from rankplug.exceptions import DataError, nearest
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.files import InputFile
 
-__all__ = ["Columns", "Roles", "label_roles", "query_roles", "read_columns"]
+__all__ = [
+    "Columns",
+    "Roles",
+    "common_roles",
+    "label_roles",
+    "query_roles",
+    "read_columns",
+]
 
 DEFAULT_LABEL = "label"
 DEFAULT_QID = "qid"
@@ -76,6 +83,15 @@ def read_columns(
     dtype : float32, float64 or None
         Of the features; None keeps float32 columns of Parquet and Arrow files.
     """
+    roles = common_roles(files, format_, choose)
+    parts = [_read(file, format_, roles, dtype) for file in files]
+    return roles, parts[0] if len(parts) == 1 else _concatenate(parts)
+
+
+def common_roles(
+    files: Sequence[InputFile], format_: str, choose: Callable[[list[str]], Roles]
+) -> Roles:
+    """The roles that columns play in all files; raises `DataError` if they have other columns."""
     roles = [_choose(file, format_, choose) for file in files]
     for file, other in zip(files, roles, strict=True):
         if set(other.features) != set(roles[0].features) or other.ids != roles[0].ids:
@@ -85,8 +101,7 @@ def read_columns(
                 f"{files[0]} and {file} do not have the same columns: only one of them has "
                 f"{listed}; name the features with features=[...]"
             )
-    parts = [_read(file, format_, roles[0], dtype) for file in files]
-    return roles[0], parts[0] if len(parts) == 1 else _concatenate(parts)
+    return roles[0]
 
 
 def query_roles(
@@ -196,8 +211,11 @@ def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) 
         table, ids = arrow_files.read(file, format_, *needed)
     features = tables.to_matrix(table, roles.features)
     weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
+    if dtype is not None:
+        with np.errstate(over="ignore"):  # told as infinite values later
+            features = features.astype(dtype, copy=False)
     return Columns(
-        features if dtype is None else features.astype(dtype, copy=False),
+        features,
         tables.to_matrix(table, roles.relevance).astype(np.float64, copy=False),
         ids,
         weight,

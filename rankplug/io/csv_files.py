@@ -66,8 +66,10 @@ def read(
     return table, None if ids is None else written_ids(table.column(ids))
 
 
-def batches(file: InputFile, numbers: Sequence[str], ids: str | None, n_rows: int) -> Iterator[Any]:
-    """Arrow tables of at most so many rows, ids as text.
+def batches(
+    file: InputFile, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
+) -> Iterator[Any]:
+    """Arrow tables of at most so many rows, from some row on (counted from 0), ids as text.
 
     Raises
     ------
@@ -79,19 +81,19 @@ def batches(file: InputFile, numbers: Sequence[str], ids: str | None, n_rows: in
 
     read_options = arrow_csv.ReadOptions(block_size=_BLOCK)
     options = _options(file, numbers, ids)
-    found_rows = False
+    row = 0
     try:
         with file.open() as stream:
             for block in arrow_csv.open_csv(stream, read_options, **options):
-                for start in range(0, block.num_rows, n_rows):
+                for start in range(max(0, first_row - row), block.num_rows, n_rows):
                     table = pa.Table.from_batches([block.slice(start, n_rows)])
                     if not _is_right(table, numbers, (), ids):
                         raise _error(file, numbers, (), ids, "missing or infinite values")
-                    found_rows = True
                     yield table
+                row += block.num_rows
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise _error(file, numbers, (), ids, str(error)) from None
-    if not found_rows:
+    if row == 0:
         raise _no_rows(file)
 
 

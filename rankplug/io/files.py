@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import difflib
 import gzip
+import io
 import lzma
 import os
 import re
@@ -55,6 +56,8 @@ _FORMAT_OF_SUFFIX = {
     ".svm": "svmlight",
     ".svmlight": "svmlight",
 }
+_MOST_EXPANSION = 250
+_ALWAYS_EXPANDED = 1 << 30
 ENOUGH_PROBLEMS = 6
 """How many to look for: one more than an error message lists."""
 
@@ -80,11 +83,13 @@ class InputFile:
         try:
             with self.path.open("rb") as self._raw, _decompressed(self._raw) as stream:
                 yield stream
+        except _TooLargeError as error:
+            raise DataError(f"{self} is not read, because {error}") from None
         except FileNotFoundError:
             raise DataError(f"{self}: no such file{self._similar()}") from None
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             if isinstance(error, OSError) and error.strerror:
-                raise DataError(f"{self} cannot be read: {error.strerror}") from None
+                raise DataError(f"{self} cannot be read: {error.strerror}") from error
             raise DataError(
                 f"{self} is damaged or incomplete ({error}): fetch or make it again"
             ) from None
@@ -120,11 +125,54 @@ class InputFile:
 
 def _decompressed(raw: BinaryIO) -> BinaryIO:
     start = raw.read(6)
+    n_bytes = raw.seek(0, os.SEEK_END)
     raw.seek(0)
     for magic, opener in _COMPRESSION.items():
         if start.startswith(magic):
-            return cast(BinaryIO, opener(raw, "rb"))
+            most = max(_ALWAYS_EXPANDED, _MOST_EXPANSION * n_bytes)
+            return cast(BinaryIO, io.BufferedReader(_Expanding(opener(raw, "rb"), most)))
     return raw
+
+
+class _TooLargeError(DataError):
+    """Decompressed content is out of proportion."""
+
+
+class _Expanding(io.RawIOBase):
+    """Decompressed content that must not become longer than `most` bytes.
+
+    A few kilobytes can be made that expand to more than any machine holds.
+    """
+
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        self._stream = stream
+        self._most = most
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read(len(buffer))
+        buffer[: len(content)] = content
+        if self.tell() > self._most:
+            raise _TooLargeError(
+                f"it expands to more than {_MOST_EXPANSION} times its size and "
+                f"{_ALWAYS_EXPANDED:,} bytes: decompress it first if you trust it"
+            )
+        return len(content)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def input_files(
@@ -175,6 +223,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     If the block fails, nothing is left behind and an earlier file stays as it was. Folders that
     do not exist are made.
+
+    Raises
+    ------
+    OSError
+        If there is no room, for example; it always names the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -183,6 +236,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with cast(BinaryIO, opener(temporary, "wb")) as stream:
             yield stream
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # as when a disk is full
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

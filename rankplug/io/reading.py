@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,6 +17,7 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import label_roles, query_roles, read_columns
 from rankplug.io.files import InputFile, input_files
+from rankplug.io.prepared import is_folder, open_prepared
 from rankplug.io.svmlight import read_svmlight
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
 
@@ -40,7 +41,7 @@ def read_data(
     dense: bool | None = None,
     dtype: DTypeLike | None = None,
 ) -> RankingData:
-    """Read documents with graded relevance from a file.
+    """Read documents with graded relevance from a file, or open a prepared folder of them.
 
     LETOR/svmlight text has lines ``relevance qid:ID index:value ... # comment`` with ascending
     indices from 1; features that a line leaves out are 0. CSV files have a header. Text may be
@@ -51,7 +52,8 @@ def read_data(
     ----------
     path : path, or several
         Several files are read as one: rows with the same query id become one query, whichever
-        files they stand in.
+        files they stand in. A folder that `rankplug.prepare` has made is opened as it is, and
+        takes no other argument but `like`: its features stay on disk until they are used.
     format : "svmlight", "csv", "parquet" or "arrow", optional
         Found out from the content and the name if omitted.
     label, qid, weight : str, optional
@@ -78,6 +80,19 @@ def read_data(
     ParameterError
         If an argument does not fit the format.
     """
+    if is_folder(path):
+        _refuse(
+            "prepared",
+            format=format,
+            label=label,
+            qid=qid,
+            weight=weight,
+            features=features,
+            n_features=n_features,
+            dense=dense,
+            dtype=dtype,
+        )
+        return _prepared(cast("str | os.PathLike[str]", path), like)
     files, format_ = input_files(path, format)
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":
@@ -216,6 +231,19 @@ class _Form:
                 f"{self.n_features}: name them with features=[...]"
             )
         return sparse.csr_array(features) if self.dense is False else features
+
+
+def _prepared(path: str | os.PathLike[str], like: RankingData | None) -> RankingData:
+    data = open_prepared(path).data()
+    if like is not None and (data.n_features, data.feature_names) != (
+        like.n_features,
+        like.feature_names,
+    ):
+        raise DataError(
+            f"{path} holds {data.n_features} features, which are not the {like.n_features} of the "
+            "training data: prepare it with the same n_features, or the same columns as features"
+        )
+    return data
 
 
 def _refuse(format_: str, **arguments: object) -> None:

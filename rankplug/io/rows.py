@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "written_ids"]
+__all__ = ["LARGEST_INDEX", "Rows", "written_ids"]
+
+LARGEST_INDEX = 2**62
+"""Of a feature: sums of two of them still fit 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,10 @@ class Rows:
     def has_all_query_ids(self) -> bool:
         """Whether there is no row without a query id."""
         return bool(self.ids.null_count == 0)
+
+    def id_texts(self) -> NDArray[np.str_] | None:
+        """The query ids as text; None if there are none."""
+        return np.array(self.ids.to_pylist(), dtype=np.str_) if self.has_query_ids else None
 
 
 def written_ids(texts: Any) -> NDArray[Any]:

@@ -1,14 +1,16 @@
 """LETOR/svmlight text: ``relevance [qid:ID] index:value ... [# comment]``, a line a row.
 
-Whole blocks of lines are parsed by Arrow's CSV parser, one ``index:value`` a record. Where that
-parser or a check fails, `rankplug.io.svmlight_lines` reads the file line by line instead, which
-either finds the lines at fault or accepts what is unusual but right.
+`rankplug.io.svmlight_blocks` parses whole blocks of lines. Where it fails,
+`rankplug.io.svmlight_lines` reads line by line instead, which either finds the lines at fault or
+accepts what is unusual but right.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -21,14 +23,54 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.rows import Rows, written_ids
+from rankplug.io.svmlight_blocks import parse_block
 from rankplug.io.svmlight_lines import parse_file, parse_lines
 
-__all__ = ["read_svmlight", "svmlight_batches", "write_svmlight"]
+__all__ = [
+    "DENSE_ABOVE",
+    "TextPart",
+    "TextPosition",
+    "read_svmlight",
+    "svmlight_batches",
+    "svmlight_parts",
+    "to_matrix",
+    "write_svmlight",
+]
 
-_BLOCK = 1 << 24
-_DENSE_ABOVE = 0.5
-_HEAD = re.compile(rb"[ \t]*([^\s:]+)(?:[ \t]+qid:(\S+))?(?=\s|$)")
-_BLANKS_TO_NEWLINES = bytes.maketrans(b" \t\r", b"\n\n\n")
+_BLOCK = 1 << 22
+DENSE_ABOVE = 0.5
+"""Share of written values from which features are kept as an array."""
+
+
+@dataclass(frozen=True)
+class TextPosition:
+    """A place between two lines of a file.
+
+    Attributes
+    ----------
+    offset : int
+        Bytes of (decompressed) text before it.
+    line : int
+        Number of the next line, from 1.
+    has_ids : bool or None
+        Whether the rows before it have query ids; None if there are no rows.
+    """
+
+    offset: int = 0
+    line: int = 1
+    has_ids: bool | None = None
+
+    def after(self, block: bytes, has_ids: bool | None) -> TextPosition:
+        """The place behind a block of lines."""
+        return TextPosition(self.offset + len(block), self.line + block.count(b"\n"), has_ids)
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """Rows of a file, and where they end."""
+
+    rows: Rows
+    end: TextPosition
 
 
 def read_svmlight(
@@ -57,7 +99,7 @@ def read_svmlight(
     if width == 0:
         raise DataError(f"{', '.join(map(str, files))}: no features, only relevance and ids")
     ids = written_ids(rows.ids) if rows.has_query_ids else None
-    return _matrix(rows, width, dense), rows.relevance, ids
+    return to_matrix(rows, width, dense), rows.relevance, ids
 
 
 def svmlight_batches(
@@ -70,42 +112,70 @@ def svmlight_batches(
     DataError
         As `read_svmlight`; what is wrong in one batch is told when it is reached.
     """
-    first_has_ids = None
     with file.open() as stream:
-        numbered = enumerate(stream, start=1)
-        while lines := list(islice(numbered, n_lines)):
-            rows = _parse_batch(file, lines, n_features)
-            if len(rows.relevance) == 0:
-                continue
-            if first_has_ids is None:
-                first_has_ids = rows.has_query_ids
-            if rows.has_query_ids != first_has_ids:
+        blocks = iter(lambda: b"".join(islice(stream, n_lines)), b"")
+        for part in _parsed(file, blocks, TextPosition(), n_features, np.float64):
+            yield to_matrix(part.rows, n_features, None), part.rows.id_texts()
+
+
+def svmlight_parts(
+    file: InputFile, n_features: int | None, dtype: DTypeLike, start: TextPosition
+) -> Iterator[TextPart]:
+    """Parsed blocks of a file from some position on, which a part before has ended at.
+
+    Raises
+    ------
+    DataError
+        As `read_svmlight`; what is wrong in one part is told when it is reached.
+    """
+    with file.open() as stream:
+        stream.seek(start.offset)
+        yield from _parsed(file, _blocks(stream), start, n_features, dtype)
+
+
+def _parsed(
+    file: InputFile,
+    blocks: Iterable[bytes],
+    position: TextPosition,
+    n_features: int | None,
+    dtype: DTypeLike,
+) -> Iterator[TextPart]:
+    """The blocks that hold rows."""
+    for block in blocks:
+        rows = _parse_block_or_lines(file, block, position.line, n_features, dtype)
+        if len(rows.relevance):
+            has_ids = position.has_ids
+            if has_ids not in (None, rows.has_query_ids):
                 change = "there is a qid" if rows.has_query_ids else "there is no qid"
                 raise DataError(
-                    f"{file}: from line {lines[0][0]} on {change}, unlike before: give a qid to "
+                    f"{file}: from line {position.line} on {change}, unlike before: give a qid to "
                     "all lines or to none"
                 )
-            ids = np.array(rows.ids.to_pylist(), dtype=np.str_) if first_has_ids else None
-            yield _matrix(rows, n_features, None), ids
-    if first_has_ids is None:
+            position = position.after(block, rows.has_query_ids)
+            yield TextPart(rows, position)
+        else:
+            position = position.after(block, position.has_ids)
+    if position.has_ids is None:
         raise _no_rows(file)
 
 
-def _parse_batch(file: InputFile, lines: list[tuple[int, bytes]], n_features: int) -> Rows:
+def _parse_block_or_lines(
+    file: InputFile, block: bytes, line: int, n_features: int | None, dtype: DTypeLike
+) -> Rows:
     try:
-        block = _parse_block(b"".join(line for _, line in lines), n_features, np.float64)
-        rows = Rows.concatenate([block])  # whose arrays can be written, unlike Arrow's
+        # Concatenated arrays can be written, unlike Arrow's.
+        rows = Rows.concatenate([parse_block(block, n_features, dtype)])
+        if rows.has_all_query_ids or not rows.has_query_ids:
+            return rows
     except ValueError:  # as in `_read_fast`
-        return parse_lines(file, lines, n_features, np.float64)
-    if rows.has_query_ids and not rows.has_all_query_ids:
-        return parse_lines(file, lines, n_features, np.float64)
-    return rows
+        pass
+    return parse_lines(file, enumerate(BytesIO(block), start=line), n_features, dtype)
 
 
 def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
     """Write data as text whose values are read back bit by bit; sparse zeros are left out."""
     ids = [str(value) for value in data.query_ids]
-    wrong = [value for value in ids if not re.fullmatch(r"[^\s#]+", value)]
+    wrong = [value for value in ids if not re.fullmatch(r"[^\s#]+", value, re.ASCII)]
     if wrong:
         raise DataError(f"query id {wrong[0]!r} is empty or holds a blank or #: write CSV instead")
     if data.query_weight is not None:
@@ -135,7 +205,7 @@ def _read_fast(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Row
     """All rows, or None if anything is irregular or wrong."""
     try:
         with file.open() as stream:
-            blocks = [_parse_block(block, n_features, dtype) for block in _blocks(stream)]
+            blocks = [parse_block(block, n_features, dtype) for block in _blocks(stream)]
     except DataError:
         raise
     except ValueError:  # Arrow's errors of parsing among them
@@ -151,68 +221,6 @@ def _blocks(stream: BinaryIO) -> Iterator[bytes]:
         yield block + stream.readline()
 
 
-def _parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> Rows:
-    """Parse whole lines; raises ValueError if they are in any way irregular or wrong."""
-    import pyarrow as pa
-
-    if b"#" in block:
-        block = re.sub(rb"#[^\n]*", b"", block)
-    relevance, ids, counts, features = [], [], [], []
-    for line in block.split(b"\n"):
-        head = _HEAD.match(line)
-        if head is not None:
-            relevance.append(head[1])
-            ids.append(head[2])
-            features.append(line[head.end() :])
-            counts.append(line.count(b":", head.end()))
-        elif line.strip():
-            raise ValueError("a line without relevance")
-    indices, values = _parse_features(b" ".join(features), dtype)
-    rows = Rows(
-        pa.array(relevance, pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False),
-        pa.chunked_array([pa.array(ids, pa.string())]),
-        np.array(counts, dtype=np.int64),
-        indices,
-        values,
-    )
-    if not _is_right(rows, n_features):
-        raise ValueError("wrong indices or values")
-    return rows
-
-
-def _parse_features(
-    text: bytes, dtype: DTypeLike
-) -> tuple[NDArray[np.signedinteger[Any]], NDArray[Any]]:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    records = text.translate(_BLANKS_TO_NEWLINES).strip(b"\n")
-    if not records:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=dtype)
-    table = csv.read_csv(
-        pa.BufferReader(records),
-        csv.ReadOptions(column_names=["index", "value"]),
-        csv.ParseOptions(delimiter=":", quote_char=False),
-        csv.ConvertOptions(
-            column_types={"index": pa.int64(), "value": pa.float64()}, null_values=[]
-        ),
-    )
-    indices, values = table.column("index").to_numpy(), table.column("value").to_numpy()
-    small = index_type(int(indices.max()))
-    return indices.astype(small, copy=False), values.astype(dtype, copy=False)
-
-
-def _is_right(rows: Rows, n_features: int | None) -> bool:
-    """Whether indices ascend from 1 (or more) in each row, none is unseen, and all is finite."""
-    ascending = np.diff(rows.indices, prepend=0) > 0
-    starts = np.cumsum(rows.counts) - rows.counts
-    starts = starts[rows.counts > 0]
-    ascending[starts] = rows.indices[starts] > 0
-    within = n_features is None or rows.indices.max(initial=0) <= n_features
-    finite = np.isfinite(rows.relevance).all() and np.isfinite(rows.values).all()
-    return bool(ascending.all() and within and finite)
-
-
 def _require_same_kind(files: Sequence[InputFile], parts: Sequence[Rows]) -> None:
     without = [str(f) for f, rows in zip(files, parts, strict=True) if not rows.has_query_ids]
     if without and len(without) < len(files):
@@ -221,11 +229,12 @@ def _require_same_kind(files: Sequence[InputFile], parts: Sequence[Rows]) -> Non
         )
 
 
-def _matrix(rows: Rows, n_features: int, dense: bool | None) -> Matrix:
+def to_matrix(rows: Rows, n_features: int, dense: bool | None) -> Matrix:
+    """The features; `dense` as for `read_svmlight`."""
     shape = (len(rows.counts), n_features)
     n_values = len(rows.values)
     if dense is None:
-        dense = n_values >= _DENSE_ABOVE * shape[0] * shape[1]
+        dense = n_values >= DENSE_ABOVE * shape[0] * shape[1]
     if dense and n_values == shape[0] * shape[1]:
         return rows.values.reshape(shape)
     index = index_type(n_values, n_features)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
-from rankplug.io.rows import Rows
+from rankplug.io.rows import LARGEST_INDEX, Rows
 
 __all__ = ["parse_file", "parse_lines"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LARGEST_INDEX = 2**62
 
 
 class _LineError(ValueError):
@@ -68,12 +67,14 @@ def parse_lines(
                 break
     if found:
         raise problems(file, found)
+    with np.errstate(over="ignore"):  # told as infinite values later
+        narrowed = np.array(values, dtype=dtype)
     return Rows(
         np.array(relevance, dtype=np.float64),
         pa.chunked_array([pa.array(ids, pa.string())]),
         np.array(counts, dtype=np.int64),
         np.array(indices, dtype=np.int64),
-        np.array(values, dtype=dtype),
+        narrowed,
     )
 
 
@@ -146,7 +147,7 @@ def _index(text: bytes, token: bytes) -> int:
     if not text.removeprefix(b"-").isdigit():
         raise _LineError(f"{_text(token)!r}: the index before the colon must be a whole number")
     index = int(text)
-    if index > _LARGEST_INDEX:
+    if index > LARGEST_INDEX:
         raise _LineError(f"feature index {index} is too large")
     return index
 

@@ -58,11 +58,12 @@ def autolog(
       ``valid_kendall_tau`` and ``valid_top1_error``;
     - the model, and the data sets as inputs, described but not copied.
 
-    A fit that fails leaves a failed run. A ``Pipeline`` that ends in a ranker is one fit, and so
-    is ``GridSearchCV`` or ``RandomizedSearchCV`` over either: its run holds ``best_...``
-    parameters, ``best_cv_score``, the table ``cv_results.json`` and the refitted model. (Trials
-    of a search in threads of scikit-learn's own get runs of their own; those in processes, the
-    default of ``n_jobs``, none.) Fits in several threads are logged independently.
+    A fit that fails leaves a failed run, one that is interrupted a killed one. A ``Pipeline`` that
+    ends in a ranker is one fit, and so is ``GridSearchCV`` or ``RandomizedSearchCV`` over either:
+    its run holds ``best_...`` parameters, ``best_cv_score``, the table ``cv_results.json`` and the
+    refitted model. (Trials of a search in threads of scikit-learn's own get runs of their own;
+    those in processes, the default of ``n_jobs``, none.) Fits in several threads are logged
+    independently.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def _logged_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwar
     training = Training(features=args[0] if args else kwargs.get("X"))
     token = _current.set(training)
     try:
-        with _loudness(), _run_for_fit() as run_id:
+        with _loudness(), _run_for_fit(training) as run_id:
             log = None if run_id is None else TrainingLog(run_id, training, _setting)
             try:
                 fitted = original(*args, **kwargs)
@@ -136,7 +137,10 @@ def _watched_train(
         training.started = time.time()
         training.estimator, training.solver = estimator, solver
         training.data, training.valid = data, valid
-    return original(solver, data, valid)
+    trained = original(solver, data, valid)
+    if training is not None and estimator.result_.interrupted:
+        training.interrupted = True
+    return trained
 
 
 def _is_ranker(estimator: Any) -> bool:
@@ -175,7 +179,7 @@ _used_runs: set[str] = set()
 
 
 @contextmanager
-def _run_for_fit() -> Iterator[str | None]:
+def _run_for_fit(training: Training) -> Iterator[str | None]:
     """The id of the run to log to, None if there can be none; it fails if the block fails."""
     active = mlflow.active_run()
     if active is not None and active.info.run_id not in _used_runs:
@@ -188,7 +192,13 @@ def _run_for_fit() -> Iterator[str | None]:
         yield None
         return
     with run:
-        yield run.info.run_id
+        try:
+            yield run.info.run_id
+        except KeyboardInterrupt:
+            mlflow.end_run("KILLED")
+            raise
+        if training.interrupted:
+            mlflow.end_run("KILLED")
 
 
 def _attempt(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -118,13 +118,10 @@ class _Bar:
 def _scored(model: Model, batches: Iterable[Batch], bar: _Bar) -> Iterator[_Scored]:
     row = 0
     for batch in batches:
-        scores = model.predict(batch.X)
-        wrong = ~np.isfinite(scores).reshape(len(scores), -1).all(axis=1)
-        if wrong.any():
-            raise DataError(
-                f"the score of row {row + int(np.argmax(wrong))} is not finite: its features are "
-                "too large for the model"
-            )
+        try:
+            scores = model.predict(batch.X)
+        except DataError as error:
+            raise DataError(f"in the rows from {row} on: {error}" if row else str(error)) from None
         yield _Scored(row, scores, batch.qid)
         row += len(scores)
         bar.move(batch.fraction, len(scores))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +26,7 @@ from rankplug.mlflow.serving import guard_scoring_server
 from rankplug.mlflow.signature import default_signature, named_example
 from rankplug.models import Model
 from rankplug.models import load_model as load_saved_model
+from rankplug.new_folder import new_folder
 from rankplug.pipelines import flat_steps, pipeline_model
 
 __all__ = [
@@ -112,7 +110,7 @@ def save_model(
     metadata_file.signature = signature
     if metadata is not None:
         metadata_file.metadata = metadata
-    with _complete_or_absent(Path(path)) as folder:
+    with new_folder(path) as folder:
         code = _private.copy_code_paths(code_paths, str(folder))
         _private.save_example(metadata_file, input_example, str(folder))
         trained.save(folder / _DATA)
@@ -260,19 +258,3 @@ def _add_flavors(metadata_file: MlflowModel, trained: Model, code: str | None) -
         data=_DATA,
         code=code,
     )
-
-
-@contextmanager
-def _complete_or_absent(target: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `target` if all goes well."""
-    target = target.absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise FileExistsError(f"{target} exists already: name a new folder to save the model")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as parent:
-        folder = Path(parent, target.name)
-        folder.mkdir()
-        yield folder
-        if target.exists():
-            target.rmdir()
-        folder.rename(target)

@@ -88,13 +88,7 @@ class ScoringModel:
         return {**{str(name): value for name, value in given.items()}, **kept}
 
     def _predict(self, data: Any, form: outputs.Form) -> NDArray[np.float64] | pd.DataFrame:
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = self._model.predict(self._features(data))
-        if not np.isfinite(scores).all():
-            row = np.argwhere(~np.isfinite(scores))[0][0]
-            raise DataError(
-                f"the score of row {row} is not finite: its features are too large for the model"
-            )
+        scores = self._model.predict(self._features(data))
         if form.output == "score":
             return scores
         if self._model.n_labels is not None:

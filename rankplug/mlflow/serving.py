@@ -12,6 +12,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
 
 from rankplug.exceptions import nearest
+from rankplug.mlflow.request_limit import RequestLimit, largest_request
 
 __all__ = ["guard_scoring_server"]
 
@@ -23,14 +24,28 @@ def guard_scoring_server() -> None:
 
     MLflow's server ends with 500 where a request has no content type, or JSON that is nested too
     deeply, has too long numbers or names columns by objects, and it ignores keys that it does
-    not know. None of this reaches the model, so its server's function is wrapped. Elsewhere
-    nothing is changed: the server's process is the one whose application is being imported.
+    not know; and it reads requests of any length into memory. None of this reaches the model, so
+    its server's functions are wrapped. Elsewhere nothing is changed: the server's process is the
+    one whose application is being imported.
     """
     if f"{_SERVER}.app" not in sys.modules:
         return
     server: Any = sys.modules[_SERVER]
     if not hasattr(server.invocations, "__wrapped__"):
         server.invocations = _guarded(server.invocations, server)
+        server.init = limited(server.init)
+
+
+def limited(init: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """MLflow's maker of the application, which it calls when the model is loaded, with a limit."""
+
+    @functools.wraps(init)
+    def make(model: Any) -> Any:
+        application = init(model)
+        application.add_middleware(RequestLimit, most=largest_request())
+        return application
+
+    return make
 
 
 def _guarded(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:

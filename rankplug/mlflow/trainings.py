@@ -45,6 +45,7 @@ class Training:
     solver: Solver | None = None
     data: Data | None = None
     valid: Data | None = None
+    interrupted: bool = False
 
 
 class TrainingLog:

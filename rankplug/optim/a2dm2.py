@@ -160,8 +160,16 @@ def largest_step(sigma1: float, sigma2: float, norm_A: float, norm_B: float) -> 
         Moduli of strong convexity: ``f(x) - sigma/2 |x|^2`` is convex.
     norm_A, norm_B : float
         Largest singular values.
+
+    Raises
+    ------
+    FloatingPointError
+        If that is no positive finite number.
     """
-    return float(np.cbrt(sigma1 * sigma2**2 / (norm_A**2 * norm_B**4)))
+    largest = float(np.cbrt(sigma1 * sigma2 * sigma2 / np.float64(norm_A) ** 2 / norm_B**4))
+    if not 0.0 < largest < math.inf:
+        raise FloatingPointError(f"as the largest safe step is {largest:g}")
+    return largest
 
 
 def safe_step(rho: float, largest: float, *, clamp: bool = False) -> float:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from rankplug.interruption import Overdue
 from rankplug.optim.bracket import Bracket, Certified
 from rankplug.optim.newton_cg import Report, finite
 from rankplug.optim.simplex_qp import maximise_on_simplex
@@ -205,11 +206,14 @@ def bundle_method(
             return Certified(bracket, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        if method == "bmrm":
-            planes.add(*_cut_at_minimum(loss, C, bracket, minimum))
-        else:
-            further = min(_CUT * 10.0**idle, 1.0)
-            planes.add(*_cut_after_line_search(loss, C, bracket, minimum, further))
+        try:
+            if method == "bmrm":
+                planes.add(*_cut_at_minimum(loss, C, bracket, minimum))
+            else:
+                further = min(_CUT * 10.0**idle, 1.0)
+                planes.add(*_cut_after_line_search(loss, C, bracket, minimum, further))
+        except Overdue:
+            return Certified(bracket, n_iter, "stopped")
     return Certified(bracket, max_iter, "max_iter")
 
 

@@ -25,6 +25,8 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.interruption import Overdue, interrupted
+
 __all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "Report", "newton_cg"]
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -101,8 +103,8 @@ class Point:
 class Minimum:
     """Where a method ended.
 
-    `status` is "converged", "max_iter", or "stopped": `report` said so, or rounding errors
-    leave no step that decreases f.
+    `status` is "converged", "max_iter", or "stopped": `report` said so, a signal did, or rounding
+    errors leave no step that decreases f.
     """
 
     point: Point
@@ -158,15 +160,28 @@ def newton_cg(
             break
         # Below its tolerance the gradient says nothing about how far to solve.
         gradient_goal = _ENOUGH * gradient_tol if norm > gradient_tol else 0.0
-        direction = _newton_direction(loss, C, gradient, preconditioner, gradient_goal)
-        step = _line_search(loss, C, point.w, value, gradient, direction)
-        if step is None:
+        try:
+            moved = _step(loss, C, point, preconditioner, gradient_goal)
+        except Overdue:
+            moved = None
+        if moved is None:
             return Minimum(point, n_iter, "stopped")
-        last = value, norm
-        length, loss_value = step
-        loss.accept()
-        point = Point(point.w + length * direction, loss_value, loss.gradient())
+        last, point = (value, norm), moved
     return Minimum(point, max_iter, "max_iter")
+
+
+def _step(
+    loss: LinearLoss, C: float, point: Point, preconditioner: Preconditioner, gradient_goal: float
+) -> Point | None:
+    """The next point, None if there is no better one along the Newton direction."""
+    value, gradient = point.objective(C), point.gradient(C)
+    direction = _newton_direction(loss, C, gradient, preconditioner, gradient_goal)
+    step = _line_search(loss, C, point.w, value, gradient, direction)
+    if step is None:
+        return None
+    length, loss_value = step
+    loss.accept()
+    return Point(point.w + length * direction, loss_value, loss.gradient())
 
 
 def settled(
@@ -207,6 +222,13 @@ def finite(number: float) -> float:
     return number
 
 
+def positive(number: float) -> float:
+    """The number itself; `FloatingPointError` if it is 0, which underflow makes, or not finite."""
+    if not 0.0 < number < math.inf:
+        raise FloatingPointError("a curvature is too large or too small for floating point")
+    return number
+
+
 def _newton_direction(
     loss: LinearLoss,
     C: float,
@@ -217,7 +239,8 @@ def _newton_direction(
     """Conjugate gradients on ``(I + C H) p = -gradient``.
 
     They stop at a tenth of the first residual, in the preconditioner's norm, or when the
-    quadratic model promises a gradient of at most `gradient_goal`.
+    quadratic model promises a gradient of at most `gradient_goal`; also when interrupted, as
+    wherever they stop the direction is one of descent.
     """
     precondition = preconditioner.at(C)
     p = np.zeros_like(gradient)
@@ -230,13 +253,13 @@ def _newton_direction(
     n_products = 0
     for n_products in range(1, _MAX_CG_PRODUCTS + 1):  # noqa: B007
         product = search + C * loss.hessian_product(search)
-        step = square / finite(float(search @ product))
+        step = square / positive(float(search @ product))
         p += step * search
         loss.extend_direction(step)
         residual -= step * product
         preconditioned = precondition(residual)
         before, square = square, float(residual @ preconditioned)
-        if square <= enough or np.linalg.norm(residual) <= gradient_goal:
+        if square <= enough or np.linalg.norm(residual) <= gradient_goal or interrupted():
             break
         search = preconditioned + (square / before) * search
     preconditioner.observe(n_products)

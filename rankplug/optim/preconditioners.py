@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from rankplug.exceptions import ParameterError
-from rankplug.optim.newton_cg import LinearLoss, Operator, finite
+from rankplug.optim.cholesky import Factor, factorise
+from rankplug.optim.newton_cg import LinearLoss, Operator
 
 __all__ = ["Cholesky", "Diagonal", "Identity", "PreconditionerName", "make_preconditioner"]
 
@@ -84,18 +85,17 @@ class Cholesky:
     def __init__(self, loss: PreconditionedLoss) -> None:
         self._loss = loss
         self._gram: NDArray[np.float64] | None = None
-        self._factor: tuple[float, tuple[NDArray[np.float64], bool]] | None = None
+        self._factor: tuple[float, Factor] | None = None
 
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
         if self._gram is None:
             self._gram = self._loss.hessian_gram()
-            finite(float(np.trace(self._gram)))
             self._factor = None
         if self._factor is None or self._factor[0] != C:
             matrix = C * self._gram
             matrix[np.diag_indices_from(matrix)] += 1.0
-            self._factor = C, linalg.cho_factor(matrix, lower=True, overwrite_a=True)
+            self._factor = C, factorise(matrix)
         factor = self._factor[1]
         return lambda r: np.asarray(linalg.cho_solve(factor, r, check_finite=False))
 

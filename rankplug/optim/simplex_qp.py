@@ -24,17 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from rankplug.interruption import interrupted
+
 __all__ = ["maximise_on_simplex"]
 
 Vector: TypeAlias = NDArray[np.float64]
 
 _PROXIMAL = 1e-13
 """Of the largest diagonal element of H."""
+_LEAST_PROXIMAL = 1e-200
+"""Where H underflows, the program is as good as linear."""
 _ENTRIES_PER_VARIABLE = 20
 
 
 def maximise_on_simplex(H: NDArray[np.float64], b: Vector, a: Vector, *, tol: float) -> Vector:
-    """The maximiser, within `tol` of the maximum unless rounding errors forbid it.
+    """The maximiser, within `tol` of the maximum unless rounding errors or a signal forbid it.
 
     Parameters
     ----------
@@ -48,13 +52,13 @@ def maximise_on_simplex(H: NDArray[np.float64], b: Vector, a: Vector, *, tol: fl
         gradient ``b - H a``.
     """
     a, value = a.copy(), -np.inf
-    shift = _PROXIMAL * (float(H.diagonal().max()) or 1.0)
+    shift = max(_PROXIMAL * float(H.diagonal().max()), _LEAST_PROXIMAL)
     for _ in range(_ENTRIES_PER_VARIABLE * len(b)):
         gradient = b - H @ a
         before, value = value, 0.5 * float(a @ (gradient + b))
         entering, level = int(gradient.argmax()), float(a @ gradient)
         excess = gradient[entering] - level
-        if excess <= tol or value <= before:
+        if excess <= tol or value <= before or interrupted():
             break
         free = a > 0
         # First the best of the support, unless it is close to that already.

@@ -19,6 +19,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.interruption import Overdue, raise_if_overdue
 from rankplug.optim.bracket import Bracket, Certified
 from rankplug.optim.newton_cg import (
     LinearLoss,
@@ -117,11 +118,16 @@ def smoothed_newton(
             break
         goal = tol * abs(bracket.objective)
         here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
-        if 0.5 * here[1] ** 2 <= _SMOOTH_ENOUGH * gap or stalled(last, *here):
-            point = Point(point.w, loss.narrow(loss.width * _shrink(goal, gap)), loss.gradient())
-            here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
-        last = here
-        point = _newton_step(loss, C, point, goal, preconditioner)
+        try:
+            if 0.5 * here[1] ** 2 <= _SMOOTH_ENOUGH * gap or stalled(last, *here):
+                value = loss.narrow(loss.width * _shrink(goal, gap))
+                point = Point(point.w, value, loss.gradient())
+                here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
+            last = here
+            point = _newton_step(loss, C, point, goal, preconditioner)
+            raise_if_overdue()  # then Newton's method gave up in the middle
+        except Overdue:
+            return Certified(bracket, n_iter, "stopped")
     return Certified(bracket, max_iter, "max_iter")
 
 

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from rankplug.interruption import Overdue, interrupted
 from rankplug.optim.newton_cg import (
     ROUNDING,
     LinearLoss,
@@ -23,6 +24,7 @@ from rankplug.optim.newton_cg import (
     Report,
     Vector,
     finite,
+    positive,
     settled,
     stalled,
 )
@@ -58,23 +60,26 @@ def tron(
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        step, residual = _steihaug(loss, C, gradient, radius)
-        w, loss_value = point.w + step, loss.loss_along(1.0)
-        actual = 0.5 * float(w @ w) + C * loss_value - value
-        slope = float(gradient @ step)
-        predicted = 0.5 * (slope - float(step @ residual))
-        length = float(np.linalg.norm(step))
-        # Close to the minimum both decreases drown in the rounding errors of f.
-        negligible = max(abs(actual), abs(predicted)) <= ROUNDING * abs(value)
-        if n_iter == 0:
-            radius = min(radius, length)
-        if not negligible:
-            radius = _new_radius(radius, length, slope, actual, predicted)
         last = None
-        if negligible or actual < _ETA[0] * predicted:
-            last, decrease = (value, norm), -actual
-            loss.accept()
-            point = Point(w, loss_value, loss.gradient())
+        try:
+            step, residual = _steihaug(loss, C, gradient, radius)
+            w, loss_value = point.w + step, loss.loss_along(1.0)
+            actual = 0.5 * float(w @ w) + C * loss_value - value
+            slope = float(gradient @ step)
+            predicted = 0.5 * (slope - float(step @ residual))
+            length = float(np.linalg.norm(step))
+            # Close to the minimum both decreases drown in the rounding errors of f.
+            negligible = max(abs(actual), abs(predicted)) <= ROUNDING * abs(value)
+            if n_iter == 0:
+                radius = min(radius, length)
+            if not negligible:
+                radius = _new_radius(radius, length, slope, actual, predicted)
+            if negligible or actual < _ETA[0] * predicted:
+                last, decrease = (value, norm), -actual
+                loss.accept()
+                point = Point(w, loss_value, loss.gradient())
+        except Overdue:
+            return Minimum(point, n_iter, "stopped")
     return Minimum(point, max_iter, "max_iter")
 
 
@@ -106,7 +111,7 @@ def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tu
     loss.start_direction()
     for _ in range(_MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)
-        alpha = square / finite(float(search @ product))
+        alpha = square / positive(float(search @ product))
         if np.linalg.norm(step + alpha * search) > radius:
             alpha = _to_boundary(step, search, radius)
             square = 0.0
@@ -116,7 +121,7 @@ def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tu
         if square == 0.0:
             break
         before, square = square, float(residual @ residual)
-        if square <= enough:
+        if square <= enough or interrupted():
             break
         search = residual + (square / before) * search
     return step, residual

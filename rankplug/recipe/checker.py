@@ -227,7 +227,7 @@ class RecipeChecker(NodeChecker):
         if node is None:
             return None
         path = node.folder / os.path.expanduser(self.text(node))
-        if not path.exists():
+        if not os.path.exists(path):  # unlike Path's, false for a name that no file can have
             self.wrong(node, f"no such file: {path}")
         return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def _find(source: str | Path) -> Path:
     path = Path(source)
-    if path.exists() and not path.is_dir():
+    if os.path.exists(path) and not path.is_dir():
         return path
     packaged = packaged_recipes()
     if str(source) in packaged:

@@ -44,11 +44,13 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Files:
-    """``data``: files that `rankplug.read_data` reads.
+    """``data``: files that `rankplug.read_data` reads, or folders that it opens.
 
     Attributes
     ----------
     train, test : Path
+        A folder that `rankplug.prepare` has made knows its columns: what is said about them here
+        is for files.
     valid : Path, optional
         For solvers that stop early.
     format : str, optional

@@ -6,6 +6,7 @@ text. A key that occurs twice, a key that is not text, a tag, an anchor or an al
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -209,9 +210,17 @@ class _Converter:
             yield name, self.node(value_node, key, line)
 
     def _scalar(self, node: yaml.Node, place: str) -> Scalar:
-        convert = _CONVERT.get(node.tag.removeprefix(_TAG), str)
-        try:
-            return convert(node.value)
-        except ValueError:
+        kind = node.tag.removeprefix(_TAG)
+        if not _agrees(node.value, kind):
             self.problems.append(f"{place}: {node.value!r} does not agree with its tag")
             return None
+        value = _CONVERT.get(kind, str)(node.value)
+        if isinstance(value, float) and math.isinf(value):
+            self.problems.append(f"{place}: the number {node.value} is too large")
+        return value
+
+
+def _agrees(text: str, kind: str) -> bool:
+    """Whether a plain scalar of this text could be of this kind, which a tag may claim."""
+    kinds = ("int", "float") if kind == "float" else (kind,)
+    return kind not in _PLAIN or any(_PLAIN[name][0].fullmatch(text) for name in kinds)

@@ -40,7 +40,7 @@ from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.metrics import evaluate, evaluate_labels, parse_metric
 from rankplug.models import Model
 from rankplug.report.outcome import LearningPoint
-from rankplug.scaling import ScaledModel, Scaling
+from rankplug.scaling import ScaledModel, Scaling, predict_data
 from rankplug.solver import Data, Solver
 
 __all__ = ["learning_curve", "measure", "seconds_to_share", "training_costs"]
@@ -165,7 +165,7 @@ def seconds_to_share(
 
 
 def _quality(model: Model, data: Data, metric: str) -> float:
-    scores = model.predict(data.X)
+    scores = predict_data(model, data)
     if isinstance(data, RankingData):
         return evaluate(data.relevance, scores, data.qid, [metric])[metric]
     return evaluate_labels(data.relevance, scores, [metric])[metric]

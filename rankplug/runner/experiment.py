@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from rankplug.interruption import ending_loop
 from rankplug.recipe import Recipe
 from rankplug.registry import make_solver
 from rankplug.report import Outcome, ParetoTrials, Report, write_report
@@ -15,6 +16,7 @@ from rankplug.runner.output import JOURNAL, default_output, make_folder, require
 from rankplug.runner.plan import Plan, make_plan
 from rankplug.runner.progress import ProgressBars
 from rankplug.runner.sanity import competitors
+from rankplug.runner.tuner import Search
 from rankplug.runner.turn import Turn
 from rankplug.splits import Splits, load_splits, query_ids
 
@@ -28,12 +30,13 @@ def run(
     progress: bool = True,
     output: str | Path | None = None,
     resume: bool = False,
+    search: Search | None = None,
 ) -> Report:
     """Tune, train and score every solver of a recipe, and write the report's files.
 
     A solver that fails becomes an outcome with the status "failed"; the others still run.
-    When the user interrupts a solver (Ctrl-C), its outcome is "stopped", the rest is left out,
-    and the report has `interrupted` set.
+    When the user interrupts a solver (Ctrl-C, or SIGTERM unless the program handles it itself),
+    its outcome is "stopped", the rest is left out, and the report has `interrupted` set.
 
     Parameters
     ----------
@@ -45,6 +48,8 @@ def run(
         Folder for the report's files; `default_output` if left out.
     resume : bool
         Go on with tuning studies that are there already, and replace an earlier report.
+    search : callable, optional
+        What tunes instead of `rankplug.tune`, with its arguments, such as `rankplug.dask.tune`.
 
     Raises
     ------
@@ -62,13 +67,14 @@ def run(
     # First, so that a bar is closed before the others begin to write.
     observers = Observers([ProgressBars(), *given] if progress else given)
     make_folder(folder)
-    try:
-        observers.run_started(recipe, splits)
-        report = _compete(recipe, splits, plan, observers, folder, resume)
-        observers.run_finished(report, folder)
-    except BaseException as error:
-        observers.run_failed(error)
-        raise
+    with ending_loop():
+        try:
+            observers.run_started(recipe, splits)
+            report = _compete(recipe, splits, plan, observers, folder, resume, search)
+            observers.run_finished(report, folder)
+        except BaseException as error:
+            observers.run_failed(error)
+            raise
     return report
 
 
@@ -79,6 +85,7 @@ def _compete(
     observers: Observer,
     folder: Path,
     resume: bool,
+    search: Search | None,
 ) -> Report:
     """Give each solver its turn and write the report, also of a part of them."""
     storage = recipe.tune.storage if recipe.tune is not None else None
@@ -89,7 +96,8 @@ def _compete(
             held = {} if recipe.tune is None else entry.held
             solver = make_solver(entry.solver, **{**entry.params, **held})
             observers.solver_started(entry.name, solver)
-            turn = Turn(entry, solver, recipe, plan, observers, storage or folder / JOURNAL, resume)
+            place = storage or folder / JOURNAL
+            turn = Turn(entry, solver, recipe, plan, observers, place, resume, search)
             outcomes.append(turn.outcome())
             pareto += filter(None, [turn.pareto()])
             observers.solver_finished(outcomes[-1])

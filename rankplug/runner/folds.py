@@ -63,7 +63,7 @@ def make_folds(splits: Splits, n: int, seed: int) -> Folds:
         If there are too few queries.
     """
     validated = "valid" in splits
-    data, groups = _pooled(splits)
+    data, groups = _pooled(_scaled_alike(splits))
     names, group = np.unique(groups, return_inverse=True)
     if n > len(names):
         what = "queries" if isinstance(data, RankingData) else "instances"
@@ -78,6 +78,19 @@ def make_folds(splits: Splits, n: int, seed: int) -> Folds:
         )
     fold = np.random.default_rng(seed).permutation(len(names))[group] % n
     return Folds(data, fold, n, validated)
+
+
+def _scaled_alike(splits: Splits) -> Splits:
+    """The splits, all scaled as the training set was when it was prepared."""
+    scalings = [data.scaling for data in splits.values() if isinstance(data, RankingData)]
+    if not any(scalings):
+        return splits
+    if scalings[0] is None:
+        raise DataError(
+            "folds over all data need splits that are scaled alike, but the training set was not "
+            "scaled when it was prepared and another one was"
+        )
+    return {split: scalings[0].of(data) for split, data in splits.items()}
 
 
 def _pooled(splits: Splits) -> tuple[Data, NDArray[Any]]:
@@ -95,7 +108,9 @@ def _pooled(splits: Splits) -> tuple[Data, NDArray[Any]]:
     if len(np.unique(ids)) < len(ids):
         names = np.array([f"{split}/{one}" for split in parts for one in parts[split].query_ids])
     weight = _weights(list(parts.values()))
-    return RankingData(X, relevance, query_ptr, names, weight, first.feature_names), ids
+    return RankingData(
+        X, relevance, query_ptr, names, weight, first.feature_names, None, first.scaling
+    ), ids
 
 
 def _weights(parts: Sequence[RankingData]) -> NDArray[np.float64] | None:

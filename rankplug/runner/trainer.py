@@ -15,7 +15,7 @@ from rankplug.metrics import evaluate, evaluate_labels, per_instance, per_query
 from rankplug.recipe import Scale
 from rankplug.report import Outcome
 from rankplug.report.costs import training_costs
-from rankplug.scaling import ScaledModel, Scaling, fit_scaling
+from rankplug.scaling import ScaledModel, Scaling, predict_data, scaling_for
 from rankplug.solver import Callback, Data, Solver
 from rankplug.splits import Splits
 
@@ -36,8 +36,8 @@ class Prepared:
 
 
 def prepare(splits: Splits, scale: Scale) -> Prepared:
-    """Scale the data; raises `DataError` if sparse features would become dense."""
-    scaling = fit_scaling(splits["train"].X, scale)
+    """Scale the data; raises `DataError` as `scaling_for`."""
+    scaling = scaling_for(splits["train"], scale, splits.get("valid"))
 
     def scaled(split: str) -> Any:
         data = splits.get(split)
@@ -72,7 +72,7 @@ def scored(outcome: Outcome, metrics: Sequence[str], splits: Splits) -> Outcome:
     # The test set is the last of the splits: its scores are kept.
     for split, data in splits.items():
         started = time.perf_counter()
-        scores = outcome.result.model.predict(data.X)
+        scores = predict_data(outcome.result.model, data)
         seconds = time.perf_counter() - started
         means[split], values = evaluated(data, scores, metrics)
     return replace(outcome, metrics=means, per_query=values, scores=scores, predict_seconds=seconds)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from rankplug.exceptions import ParameterError
 from rankplug.metrics import parse_metric
@@ -14,7 +15,10 @@ from rankplug.solver import Data, Solver
 from rankplug.splits import Splits
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
-__all__ = ["TrialLog", "is_tunable", "tuned"]
+__all__ = ["Search", "TrialLog", "is_tunable", "tuned"]
+
+Search: TypeAlias = Callable[..., TuneResult]
+"""`rankplug.tune`, or a function with its arguments."""
 
 _FOLDS = 5
 
@@ -88,12 +92,13 @@ def tuned(
     storage: str | Path,
     resume: bool,
     observers: Iterable[TuneObserver],
+    search: Search | None = None,
 ) -> Solver:
     """The solver with the parameters that its study has found; raises as `rankplug.tune`."""
     settings, train = _settings(recipe), splits["train"]
     by_valid = settings.folds is None and "valid" in splits
     has_path = solver.tags.warm_start and "C" in _searched(solver, entry, train)
-    result = tune(
+    result = (search or tune)(
         solver,
         train,
         metric=settings.metric or recipe.primary_metric,

@@ -13,7 +13,7 @@ from rankplug.report.costs import learning_curve, measure, seconds_to_share
 from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
 from rankplug.runner.trainer import Prepared, scored, trained
-from rankplug.runner.tuner import TrialLog, is_tunable, tuned
+from rankplug.runner.tuner import Search, TrialLog, is_tunable, tuned
 from rankplug.solver import Progress, Solver
 
 __all__ = ["Turn"]
@@ -37,6 +37,7 @@ class Turn:
         Where studies are kept.
     resume : bool
         Whether studies that are there already are gone on with.
+    search : Search or None
     logs : list of TrialLog
         One for each study.
     """
@@ -48,6 +49,7 @@ class Turn:
     observers: Observer
     storage: str | Path
     resume: bool
+    search: Search | None = None
     logs: list[TrialLog] = field(default_factory=list)
 
     def outcome(self) -> Outcome:
@@ -103,6 +105,7 @@ class Turn:
             storage=self.storage,
             resume=self.resume,
             observers=[self.logs[-1], *told],
+            search=self.search,
         )
 
     def _train(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:

@@ -18,6 +18,7 @@ from rankplug.tuning.records import (
     TuneResult,
 )
 from rankplug.tuning.space import Space, read_space
+from rankplug.tuning.training import Trainer
 from rankplug.tuning.tuner import Pruner, Sampler, tune
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Sampler",
     "Space",
     "StudyInfo",
+    "Trainer",
     "TrialRecord",
     "TrialState",
     "TrialStep",

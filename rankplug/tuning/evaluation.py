@@ -3,59 +3,21 @@
 from __future__ import annotations
 
 import math
-import tempfile
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rankplug.data import RankingData
-from rankplug.exceptions import DataError
-from rankplug.metrics import Metric
-from rankplug.metrics.evaluation import Measured, measure_instances, measure_queries
-from rankplug.models import Model
-from rankplug.solver import Data, Solver, SolverResult, iterate_path
-from rankplug.tuning.folds import Fold
-from rankplug.tuning.records import Cost, PathStep, TrialStep
+from rankplug.metrics.evaluation import Measured
+from rankplug.solver import Solver
+from rankplug.tuning.problem import Problem
+from rankplug.tuning.records import PathStep, TrialStep
+from rankplug.tuning.training import Trained, Trainer, train_here
 
-__all__ = ["Candidate", "Evaluation", "Problem", "Stopped", "saved_size"]
+__all__ = ["Candidate", "Evaluation"]
 
 _SCORES_PER_FOLD = 500
-
-
-class Stopped(Exception):  # noqa: N818 - no error, but the end
-    """The study was told to stop while a candidate was being trained."""
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What candidates are compared on."""
-
-    folds: tuple[Fold, ...]
-    metric: Metric
-    costs: tuple[Cost, ...]
-    seed: int
-
-    def check_metric(self) -> None:
-        """Raise `DataError` if the metric has no value for the held-out queries."""
-        parts = [fold.held_out for fold in self.folds]
-        values = [self.measure(part, _constant_scores(part)).values for part in parts]
-        if np.isnan(np.concatenate(values)).all():
-            raise DataError(
-                f"{self.metric} is undefined for every held-out query: choose another metric, or "
-                "check the relevance"
-            )
-
-    def measure(self, data: Data, scores: NDArray[np.float64]) -> Measured:
-        """The metric of each query, and how much it counts."""
-        name = str(self.metric)
-        if isinstance(data, RankingData):
-            return measure_queries(data.relevance, scores, data.qid, name)[name]
-        return measure_instances(data.relevance, scores, name)[name]
 
 
 @dataclass
@@ -104,7 +66,9 @@ class Evaluation:
     Cs : sequence of float or None
         The path; None trains with the solver's own parameters.
     stopping : callable
-        Asked again and again; once it is true, `steps` raises `Stopped`.
+        Asked again and again, also by the solver; once it is true, `steps` raises `Stopped`.
+    trainer : Trainer
+        Where the work is done.
 
     Attributes
     ----------
@@ -120,25 +84,23 @@ class Evaluation:
         problem: Problem,
         Cs: Sequence[float] | None,
         stopping: Callable[[], bool],
+        trainer: Trainer = train_here,
     ) -> None:
         self._solver = solver
         self._problem = problem
         self._Cs = Cs
         self._stopping = stopping
+        self._trainer = trainer
         self.candidates = [Candidate(C) for C in Cs or (None,)]
         self.n_unconverged = 0
 
     def steps(self) -> Iterator[TrialStep]:
         """Train; a step for each fold, or for each C of each fold."""
-        for number, fold in enumerate(self._problem.folds):
-            with closing(self._results(fold)) as results:
+        for number in range(len(self._problem.folds)):
+            trained = self._trainer(self._problem, number, self._solver, self._Cs, self._stopping)
+            with closing(trained):
                 for candidate in self.candidates:
-                    started = time.perf_counter()
-                    result = next(results)
-                    seconds = time.perf_counter() - started
-                    if self._stopping():
-                        raise Stopped
-                    yield self._step(number, candidate, result, seconds)
+                    yield self._step(number, candidate, next(trained))
 
     @property
     def best(self) -> Candidate:
@@ -175,47 +137,19 @@ class Evaluation:
         costs = {"seconds": self.best.seconds / n_folds, "size": self.best.size / n_folds}
         return [self.best.value, *(costs[name] for name in self._problem.costs)]
 
-    def _results(self, fold: Fold) -> Generator[SolverResult]:
-        seed = self._problem.seed
-        if self._Cs is not None:
-            yield from iterate_path(self._solver, fold.train, self._Cs, random_state=seed)
-        else:
-            yield self._solver.solve(
-                fold.train,
-                valid=fold.held_out,
-                callback=lambda _: self._stopping(),
-                random_state=seed,
-            )
-
-    def _step(
-        self, number: int, candidate: Candidate, result: SolverResult, seconds: float
-    ) -> TrialStep:
-        fold = self._problem.folds[number]
-        scores = result.model.predict(fold.held_out.X)
-        candidate.measured.append(self._problem.measure(fold.held_out, scores))
-        candidate.seconds += seconds
-        candidate.n_passes += result.n_passes
-        if "size" in self._problem.costs:
-            candidate.size += saved_size(result.model)
-        self.n_unconverged += result.status == "max_iter"
+    def _step(self, number: int, candidate: Candidate, trained: Trained) -> TrialStep:
+        candidate.measured.append(trained.measured)
+        candidate.seconds += trained.seconds
+        candidate.n_passes += trained.n_passes
+        candidate.size += trained.size
+        self.n_unconverged += not trained.converged
         return TrialStep(
             fold=number,
             n_folds=len(self._problem.folds),
             value=candidate.fold_values[-1],
             so_far=candidate.value,
-            seconds=seconds,
-            n_passes=result.n_passes,
+            seconds=trained.seconds,
+            n_passes=trained.n_passes,
             C=candidate.C,
             ends_fold=candidate is self.candidates[-1],
         )
-
-
-def saved_size(model: Model) -> int:
-    """Bytes of the files of the saved model."""
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(Path(folder, "model"))
-        return sum(file.stat().st_size for file in Path(folder, "model").iterdir())
-
-
-def _constant_scores(data: Data) -> NDArray[np.float64]:
-    return np.zeros(data.relevance.shape)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.parameters import Integer
-from rankplug.scaling import ScaleName, fit_scaling
+from rankplug.scaling import ScaleName, scaling_for
 from rankplug.solver import Data
 
 __all__ = ["Fold", "make_folds"]
@@ -59,7 +59,7 @@ def make_folds(
 
 
 def _scaled(train: Data, held_out: Data, scale: ScaleName) -> Fold:
-    scaling = fit_scaling(train.X, scale)
+    scaling = scaling_for(train, scale, held_out)
     if scaling is None:
         return Fold(train, held_out)
     return Fold(scaling.of(train), scaling.of(held_out))

@@ -17,15 +17,17 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as State
 from sklearn.base import clone
 
-from rankplug.exceptions import RankplugError
+from rankplug.exceptions import ClusterError, RankplugError
 from rankplug.solver import Solver
 from rankplug.tuning.budget import Budget
-from rankplug.tuning.evaluation import Evaluation, Problem, Stopped
+from rankplug.tuning.evaluation import Evaluation
 from rankplug.tuning.locks import Workers
 from rankplug.tuning.observers import TuneObserver
 from rankplug.tuning.paths import Path
+from rankplug.tuning.problem import Problem
 from rankplug.tuning.pruning import NoPruning
 from rankplug.tuning.sampling import TrialSampler
+from rankplug.tuning.training import Stopped, Trainer
 from rankplug.tuning.trials import DETAILS, ERROR, WORKER, details, to_record
 
 __all__ = ["Loop", "fail_killed"]
@@ -59,6 +61,7 @@ class Loop:
         budget: Budget,
         observer: TuneObserver,
         worker: str,
+        trainer: Trainer,
     ) -> None:
         self._study = study
         self._solver = solver
@@ -69,6 +72,7 @@ class Loop:
         self._budget = budget
         self._observer = observer
         self._worker = worker
+        self._trainer = trainer
         self._asking = threading.Lock()
         self._failures_in_a_row = 0
         self._stop = False
@@ -119,17 +123,14 @@ class Loop:
         """Run a trial to whatever end."""
         solver = clone(self._solver).set_params(**trial.params)
         Cs = None if self._path is None else self._path.Cs
-        evaluation = Evaluation(solver, self._problem, Cs, lambda: self._stop)
+        evaluation = Evaluation(solver, self._problem, Cs, lambda: self._stop, self._trainer)
         try:
             return self._finish(trial, evaluation, pruned=self._evaluate(trial, evaluation))
         except (Stopped, UpdateFinishedTrialError):
             return self._fail(trial, evaluation)
-        except RankplugError as error:
-            return self._fail(trial, evaluation, str(error))
-        except Exception as error:
-            _log.debug("trial %d failed", trial.number, exc_info=True)
-            return self._fail(trial, evaluation, f"{type(error).__name__}: {error}".rstrip(": "))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, ClusterError):
+                return self._fail(trial, evaluation, _reason(trial, error))
             self._observer.trial_finished(to_record(self._fail(trial, evaluation)))
             raise
 
@@ -168,6 +169,13 @@ class Loop:
                 trial.set_user_attr(ERROR, error)
                 trial.set_user_attr(DETAILS, details(evaluation))
         return self._study.tell(trial, state=State.FAIL, skip_if_finished=True)
+
+
+def _reason(trial: Trial, error: Exception) -> str:
+    if isinstance(error, RankplugError):
+        return str(error)
+    _log.debug("trial %d failed", trial.number, exc_info=error)
+    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def fail_killed(study: Study, workers: Workers, own: str) -> None:

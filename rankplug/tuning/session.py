@@ -16,7 +16,7 @@ from typing import Any
 import optuna
 from optuna import Study
 from optuna.distributions import BaseDistribution
-from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
+from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning, StorageInternalError
 from optuna.pruners import NopPruner
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
@@ -24,18 +24,20 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ConvergenceWarning, ParameterError, TuningError
+from rankplug.interruption import ending_loop
 from rankplug.solver import Solver, SolverResult
 from rankplug.tuning.budget import Budget
-from rankplug.tuning.evaluation import Problem
 from rankplug.tuning.locks import Workers
 from rankplug.tuning.loop import Loop, fail_killed
 from rankplug.tuning.observers import StudyInfo, TuneObserver
 from rankplug.tuning.paths import Path, PathWish, plan_path
+from rankplug.tuning.problem import Problem
 from rankplug.tuning.pruning import PrunerName, make_pruning
 from rankplug.tuning.records import TrialRecord, TuneResult
 from rankplug.tuning.sampling import SamplerName, TrialSampler, make_sampler
 from rankplug.tuning.setup import STUDY_ID, agreed_distributions
 from rankplug.tuning.storage import Place, open_storage
+from rankplug.tuning.training import Trainer
 from rankplug.tuning.trials import WORKER, to_record
 
 __all__ = ["Session"]
@@ -56,6 +58,7 @@ class Session:
     setup: Mapping[str, Any]
     refit: Callable[[Solver], SolverResult] | None
     observer: TuneObserver
+    trainer: Trainer
 
     def run(
         self, storage: str | File | BaseStorage | None, name: str | None, *, resume: bool
@@ -64,8 +67,8 @@ class Session:
         # What is wrong with the search is found out before there is a study.
         self._search(self.distributions)
         place = open_storage(storage)
-        with _quiet(), place.workers.join() as worker:
-            with place.workers.one_at_a_time():
+        with ending_loop(), _quiet(), place.workers.join() as worker:
+            with _writing_to(place), place.workers.one_at_a_time():
                 study = self._open(place, name or self.solver.name, resume=resume)
                 agreed = agreed_distributions(study, self.setup, self.distributions)
             path, sampler = self._search(agreed)
@@ -81,14 +84,16 @@ class Session:
                 self.budget,
                 self.observer,
                 worker,
+                self.trainer,
             )
             self.observer.study_started(self._info(study), _left_behind(study, place.workers))
             try:
                 with warnings.catch_warnings():
                     # What the solver warns of in a trial is no news after the first.
-                    warnings.filterwarnings("ignore", module=r"rankplug\.tuning\.evaluation")
+                    warnings.filterwarnings("ignore", module=r"rankplug\.tuning\.training")
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    loop.run(self.n_jobs)
+                    with _writing_to(place):
+                        loop.run(self.n_jobs)
                 result = self._result(study)
                 self.observer.study_finished(result)
             except BaseException as error:
@@ -178,6 +183,19 @@ def _why_none(name: str, trials: Sequence[TrialRecord]) -> str:
     errors = [trial.error for trial in trials if trial.error]
     reason = f"; the first error: {errors[0]}" if errors else ""
     return f"no trial of the study {name!r} is complete ({states}){reason}"
+
+
+@contextmanager
+def _writing_to(place: Place) -> Iterator[None]:
+    """Say what to do when the study cannot be written, as on a full disk."""
+    try:
+        yield
+    except (OSError, StorageInternalError) as error:
+        reason = str(error.__cause__ or error).partition("\n")[0]
+        raise TuningError(
+            f"the study in {place.name} cannot be written ({reason}): its trials that have ended "
+            "are kept; make room, and go on by resume=True"
+        ) from error
 
 
 @contextmanager

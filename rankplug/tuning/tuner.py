@@ -13,16 +13,16 @@ from rankplug.exceptions import ParameterError
 from rankplug.metrics import parse_metric
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
 from rankplug.registry import make_solver
-from rankplug.scaling import ScaledModel, ScaleName, fit_scaling
+from rankplug.scaling import ScaledModel, ScaleName, scaling_for
 from rankplug.solver import Data, Solver, SolverResult, check_validation
 from rankplug.tuning.budget import Budget
-from rankplug.tuning.evaluation import Problem
-from rankplug.tuning.folds import make_folds
 from rankplug.tuning.observers import Observers, TuneObserver, TuneProgress
 from rankplug.tuning.paths import PathWish
+from rankplug.tuning.problem import Problem
 from rankplug.tuning.records import Cost, TuneResult
 from rankplug.tuning.setup import digest, plain
 from rankplug.tuning.space import Space, read_space
+from rankplug.tuning.training import Trainer, train_here
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -68,6 +68,7 @@ def tune(
     refit: bool = False,
     observer: TuneObserver | Iterable[TuneObserver] = (),
     progress: bool = True,
+    trainer: Trainer = train_here,
 ) -> TuneResult:
     """Search for the parameters with which a solver ranks held-out queries best.
 
@@ -125,6 +126,8 @@ def tune(
     observer : TuneObserver or several of them
     progress : bool
         Show a progress bar if standard error is a terminal.
+    trainer : Trainer
+        Where trials are trained: in this process, or elsewhere as by `rankplug.dask.tune`.
 
     Raises
     ------
@@ -149,12 +152,11 @@ def tune(
     solver = _own_solver(solver)
     solver.check(data)
     check_validation(data, valid)
-    scaling = fit_scaling(data.X, scale)
+    scaling = scaling_for(data, scale, valid)
     scaled = data if scaling is None else scaling.of(data)
     found = read_space(solver, space, scaled)
     solver.set_params(**found.fixed).check(scaled)
-    parts = make_folds(data, valid, folds, seed, scale)
-    problem = Problem(parts, parse_metric(metric), tuple(costs), seed)
+    problem = Problem(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed)
     problem.check_metric()
     observers = [observer] if isinstance(observer, TuneObserver) else list(observer)
 
@@ -192,6 +194,7 @@ def tune(
         setup=setup,
         refit=retrain if refit else None,
         observer=Observers([TuneProgress(), *observers] if progress else observers),
+        trainer=trainer,
     )
     return session.run(storage, study_name, resume=resume)
 

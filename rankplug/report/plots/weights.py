@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Matrix
+from rankplug.arrays import row_blocks
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.models import LinearModel, Model
 from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
 from rankplug.scaling import ScaledModel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["weights"]
 
 _MOST_FEATURES = 15
+_BLOCK_ELEMENTS = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class _Influence:
 
 def weights(report: Report, canvas: Canvas) -> list[Plot]:
     """A panel for each model that tells, all with the same features in the same order."""
-    spread = None if report.test is None else _deviation(report.test.X)
+    spread = None if report.test is None else _deviation(report.test)
     found = []
     for outcome in report.competitors:
         if outcome.result is not None:
@@ -71,11 +73,16 @@ def _coefficients(model: Model) -> NDArray[np.float64] | None:
     return model.coef if isinstance(model, LinearModel) else None
 
 
-def _deviation(X: Matrix) -> NDArray[np.float64]:
-    """Standard deviation of each feature, which makes weights comparable."""
+def _deviation(data: RankingData | LabelRankingData) -> NDArray[np.float64]:
+    """Standard deviation of each unscaled feature, which makes weights comparable."""
     from sklearn.preprocessing import StandardScaler
 
-    deviation: NDArray[np.float64] = np.sqrt(StandardScaler(with_mean=False).fit(X).var_)
+    scaler = StandardScaler(with_mean=False)
+    for rows in row_blocks(data.X, _BLOCK_ELEMENTS):
+        scaler.partial_fit(data.X[rows])
+    deviation: NDArray[np.float64] = np.sqrt(scaler.var_)
+    if isinstance(data, RankingData) and data.scaling is not None:
+        deviation /= data.scaling.factor
     return deviation
 
 

@@ -1,0 +1,138 @@
+/* The sums above and below every position of a query, see pairs.h.
+ *
+ * Included twice by pairs.h, with SUM the type of the sums, VALUE(t) the value at position t, and
+ * NAME(x) the name of x for that type: doubles, and whole numbers that count rows. */
+
+/* ---- few levels: lanes ------------------------------------------------------------------ */
+
+/* Lane r of sums[t] holds the sum of the first t values whose level is above r. */
+RP_INLINE void NAME(rp_above_lanes)(const rp_query *q, const double *restrict value,
+                                    SUM *restrict sums, SUM *restrict above, int lanes) {
+    int32_t n = q->n_rows;
+    SUM total[RP_LANES] = {0};
+    for (int32_t t = 0; t < n; t++) {
+        int32_t level = q->sorted_level[t];
+        SUM x = VALUE(t);
+#pragma omp simd
+        for (int r = 0; r < lanes; r++) {
+            sums[(int64_t)t * lanes + r] = total[r];
+            total[r] += r < level ? x : 0;
+        }
+    }
+    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = total[r];
+    int32_t highest = q->n_levels - 1;
+    for (int32_t p = 0; p < n; p++) {
+        int32_t level = q->sorted_level[p];
+        above[p] = level < highest ? sums[(int64_t)q->end[p] * lanes + level] : 0;
+    }
+    if (!q->straight_end) return;
+    for (int32_t p = 0; p < n; p++) {
+        int32_t level = q->sorted_level[p];
+        if (level < highest) above[p] -= sums[(int64_t)q->straight_end[p] * lanes + level];
+    }
+}
+
+/* Lane r of sums[t] holds the sum of the values from t on whose level is at most r. */
+RP_INLINE void NAME(rp_below_lanes)(const rp_query *q, const double *restrict value,
+                                    SUM *restrict sums, SUM *restrict below, int lanes) {
+    int32_t n = q->n_rows;
+    SUM total[RP_LANES] = {0};
+    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = 0;
+    for (int32_t t = n - 1; t >= 0; t--) {
+        int32_t level = q->sorted_level[t];
+        SUM x = VALUE(t);
+#pragma omp simd
+        for (int r = 0; r < lanes; r++) {
+            total[r] += r >= level ? x : 0;
+            sums[(int64_t)t * lanes + r] = total[r];
+        }
+    }
+    for (int32_t p = 0; p < n; p++) {
+        int32_t level = q->sorted_level[p];
+        below[p] = level > 0 ? sums[(int64_t)q->begin[p] * lanes + level - 1] : 0;
+    }
+    if (!q->straight_begin) return;
+    for (int32_t p = 0; p < n; p++) {
+        int32_t level = q->sorted_level[p];
+        if (level > 0) below[p] -= sums[(int64_t)q->straight_begin[p] * lanes + level - 1];
+    }
+}
+
+/* ---- many levels: a 16-ary tree of exclusive prefix sums ------------------------------------ */
+
+/* Entry c of a node holds the sum of its children before c. */
+RP_INLINE void NAME(rp_tree_add)(const rp_tree *tree, SUM *restrict sums, int32_t level, SUM x) {
+    for (int h = 0; h < tree->height; h++) {
+        SUM *restrict node = sums + tree->offset[h] + (level & ~(RP_FAN - 1));
+        int child = level & (RP_FAN - 1);
+#pragma omp simd
+        for (int c = 0; c < RP_FAN; c++) node[c] += c > child ? x : 0;
+        level /= RP_FAN;
+    }
+}
+
+/* Sum of everything added below `level`. */
+RP_INLINE SUM NAME(rp_tree_before)(const rp_tree *tree, const SUM *restrict sums, int32_t level) {
+    SUM total = 0;
+    for (int h = 0; h < tree->height; h++) {
+        total += sums[tree->offset[h] + level];
+        level /= RP_FAN;
+    }
+    return total;
+}
+
+/* The leaf of a random level is seldom in cache, and known long before it is needed. */
+RP_INLINE void NAME(rp_tree_fetch)(const SUM *sums, int32_t level) {
+    const char *node = (const char *)(sums + (level & ~(RP_FAN - 1)));
+    for (size_t line = 0; line < RP_FAN * sizeof *sums; line += 64) RP_PREFETCH(node + line);
+}
+
+RP_INLINE void NAME(rp_above_tree)(const rp_query *q, const double *restrict value,
+                                   SUM *restrict sums, SUM *restrict above) {
+    rp_tree tree = rp_tree_layout(q->n_levels);
+    int32_t n = q->n_rows, t = 0, left = 0, highest = q->n_levels - 1;
+    memset(sums, 0, (size_t)tree.size * sizeof *sums);
+    /* Levels are turned round, so that "higher" becomes "before". */
+    for (int32_t p = 0; p < n; p++) {
+        for (; t < q->end[p]; t++) {
+            if (t + RP_AHEAD < n)
+                NAME(rp_tree_fetch)(sums, highest - q->sorted_level[t + RP_AHEAD]);
+            NAME(rp_tree_add)(&tree, sums, highest - q->sorted_level[t], VALUE(t));
+        }
+        for (; q->straight_end && left < q->straight_end[p]; left++)
+            NAME(rp_tree_add)(&tree, sums, highest - q->sorted_level[left], -VALUE(left));
+        above[p] = NAME(rp_tree_before)(&tree, sums, highest - q->sorted_level[p]);
+    }
+}
+
+RP_INLINE void NAME(rp_below_tree)(const rp_query *q, const double *restrict value,
+                                   SUM *restrict sums, SUM *restrict below) {
+    rp_tree tree = rp_tree_layout(q->n_levels);
+    int32_t n = q->n_rows, t = n - 1, left = n - 1;
+    memset(sums, 0, (size_t)tree.size * sizeof *sums);
+    for (int32_t p = n - 1; p >= 0; p--) {
+        for (; t >= q->begin[p]; t--) {
+            if (t >= RP_AHEAD) NAME(rp_tree_fetch)(sums, q->sorted_level[t - RP_AHEAD]);
+            NAME(rp_tree_add)(&tree, sums, q->sorted_level[t], VALUE(t));
+        }
+        for (; q->straight_begin && left >= q->straight_begin[p]; left--)
+            NAME(rp_tree_add)(&tree, sums, q->sorted_level[left], -VALUE(left));
+        below[p] = NAME(rp_tree_before)(&tree, sums, q->sorted_level[p]);
+    }
+}
+
+/* ---- the same for any number of levels --------------------------------------------------- */
+
+RP_INLINE void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
+                             SUM *below) {
+    if (q->n_levels <= 5) {
+        NAME(rp_above_lanes)(q, value, sums, above, 4);
+        NAME(rp_below_lanes)(q, value, sums, below, 4);
+    } else if (q->n_levels <= RP_LANES + 1) {
+        NAME(rp_above_lanes)(q, value, sums, above, RP_LANES);
+        NAME(rp_below_lanes)(q, value, sums, below, RP_LANES);
+    } else {
+        NAME(rp_above_tree)(q, value, sums, above);
+        NAME(rp_below_tree)(q, value, sums, below);
+    }
+}

@@ -1,0 +1,206 @@
+"""`compare`: solvers trained on the same partitions of a cluster, scored alike, in a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, TypeAlias
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from rankplug.dask.data import ClusterData
+from rankplug.data import RankingData
+from rankplug.exceptions import DataError, ParameterError, RankplugError, UnknownNameError
+from rankplug.metrics import parse_metric
+from rankplug.metrics.evaluation import Measured, measure_queries
+from rankplug.models import Model
+from rankplug.registry import make_solver
+from rankplug.report import Outcome, Report
+from rankplug.scaling import ScaledModel, predict_data
+from rankplug.solver import Solver
+from rankplug.tuning.setup import plain
+
+__all__ = ["compare"]
+
+Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
+
+_USUAL_BASELINE = "xgboost-pairwise"
+_PACKAGES = ("rankplug", "dask", "numpy", "xgboost")
+
+
+def compare(
+    solvers: Solvers,
+    train: ClusterData,
+    test: ClusterData,
+    *,
+    metrics: Sequence[str] = ("ndcg@10",),
+    baseline: str | None = None,
+    name: str = "cluster",
+    seed: int = 0,
+) -> Report:
+    """Train solvers one after the other on `train`, and compare them query by query on `test`.
+
+    Every solver gets the same partitions where they are; "xgboost-pairwise" trains on them by
+    ``xgboost.dask``. Partitions are scored where they are, too: of each query only the metrics
+    come here, on which the tests of the report are made.
+
+    Parameters
+    ----------
+    solvers : iterable of str or Solver, or mapping of them by name
+        Registered names or solvers that can train on a cluster.
+    train, test : ClusterData
+        With the same features.
+    metrics : sequence of str
+        Names of `rankplug.metrics`; the first is what is tested.
+    baseline : str, optional
+        Which of the solvers the others are compared with; by default "xgboost-pairwise" if it is
+        one of them, else the first.
+    name : str
+        Title of the report.
+    seed : int
+        For solvers that use random numbers.
+
+    Returns
+    -------
+    Report
+        `rankplug.report.write_report` makes files of it, among them an HTML page. A solver that
+        fails has an outcome with its error. Seconds are wall time, here.
+
+    Raises
+    ------
+    DataError
+        If the features differ, or a metric has no meaning for the relevance.
+    ParameterError
+        If two solvers have one name, or there is none.
+    UnknownNameError
+        If a solver, a metric or the baseline is unknown.
+
+    Examples
+    --------
+    >>> report = compare(["tree-tron", "xgboost-pairwise"], train, test)  # doctest: +SKIP
+    >>> print(report.to_text())  # doctest: +SKIP
+    """
+    chosen = _by_name(solvers)
+    names = tuple(str(parse_metric(metric)) for metric in metrics)
+    baseline = _baseline(baseline, list(chosen))
+    _require_same_features(train, test)
+    query_ids = np.concatenate(test.map(_checked_query_ids, names))
+    outcomes = [_outcome(one, solver, train, test, names, seed) for one, solver in chosen.items()]
+    return Report(
+        name=name,
+        metrics=names,
+        outcomes=tuple(outcomes),
+        recipe=_description(chosen, names, baseline, seed),
+        splits={"train": _describe(train), "test": _describe(test)},
+        query_ids=query_ids,
+        baseline=baseline,
+        digests={"seed": str(seed), **{package: version(package) for package in _PACKAGES}},
+    )
+
+
+def _outcome(
+    name: str,
+    solver: Solver,
+    train: ClusterData,
+    test: ClusterData,
+    metrics: Sequence[str],
+    seed: int,
+) -> Outcome:
+    """What became of one solver, whatever happens."""
+    outcome = Outcome(name, solver.name, solver.get_params(deep=False), "failed")
+    try:
+        started = time.perf_counter()
+        result = solver.solve(train, random_state=seed)
+        seconds = time.perf_counter() - started
+        model = result.model if train.scaling is None else ScaledModel(result.model, train.scaling)
+        measured = _measured(model, test, metrics)
+    except Exception as error:
+        reason = (
+            str(error) if isinstance(error, RankplugError) else f"{type(error).__name__}: {error}"
+        )
+        return replace(outcome, error=reason)
+    return replace(
+        outcome,
+        status=result.status,
+        result=replace(result, model=model),
+        metrics={"test": {metric: values.mean() for metric, values in measured.items()}},
+        per_query={metric: values.values for metric, values in measured.items()},
+        train_seconds=seconds,
+        costs={"train_seconds": seconds},
+    )
+
+
+def _measured(model: Model, test: ClusterData, metrics: Sequence[str]) -> dict[str, Measured]:
+    """The metrics of all queries, in the order of the partitions."""
+    parts = test.map(_measured_part, model, metrics)
+    return {
+        metric: Measured(*map(np.concatenate, zip(*(part[metric] for part in parts), strict=True)))
+        for metric in metrics
+    }
+
+
+def _measured_part(data: RankingData, model: Model, metrics: Sequence[str]) -> dict[str, Measured]:
+    """A task: the metrics of a partition's queries."""
+    return measure_queries(data.relevance, predict_data(model, data), data.qid, metrics)
+
+
+def _checked_query_ids(data: RankingData, metrics: Sequence[str]) -> NDArray[Any]:
+    """A task: the ids of a partition's queries; raises if a metric has no meaning for them."""
+    for metric in metrics:
+        parse_metric(metric).check(data.relevance)
+    return data.query_ids
+
+
+def _by_name(solvers: Solvers) -> dict[str, Solver]:
+    """The solvers, those without a name by their registered one."""
+    if isinstance(solvers, Mapping):
+        named = list(solvers.items())
+    else:
+        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
+        named = [(one if isinstance(one, str) else one.name, one) for one in given]
+    names = [name for name, _ in named]
+    if not names or len(set(names)) < len(names):
+        raise ParameterError(
+            f"compare: solvers are {names}: give one or more, each with a name of its own, such as "
+            "{'weak': make_solver('tree-tron', C=1e-6), 'strong': make_solver('tree-tron', C=1)}"
+        )
+    return {name: make_solver(one) if isinstance(one, str) else one for name, one in named}
+
+
+def _baseline(wished: str | None, names: Sequence[str]) -> str:
+    if wished is None:
+        return _USUAL_BASELINE if _USUAL_BASELINE in names else names[0]
+    if wished not in names:
+        raise UnknownNameError("baseline", wished, names)
+    return wished
+
+
+def _require_same_features(train: ClusterData, test: ClusterData) -> None:
+    if (test.n_features, test.feature_names) != (train.n_features, train.feature_names):
+        raise DataError(
+            f"the test data have {test.n_features} features, which are not the "
+            f"{train.n_features} of the training data: give both the same columns"
+        )
+
+
+def _describe(data: ClusterData) -> str:
+    return (
+        f"{data.n_queries:,} queries, {data.n_samples:,} rows, {data.n_features:,} features, "
+        f"{data.n_partitions} partitions"
+    )
+
+
+def _description(
+    solvers: Mapping[str, Solver], metrics: Sequence[str], baseline: str, seed: int
+) -> str:
+    """What was compared, as YAML."""
+    described = {
+        name: {"solver": solver.name, "params": plain(solver.get_params(deep=False))}
+        for name, solver in solvers.items()
+    }
+    content = {"metrics": list(metrics), "baseline": baseline, "seed": seed, "solvers": described}
+    return yaml.safe_dump(content, sort_keys=False)

@@ -1,0 +1,163 @@
+"""`Ranker`: `rankplug.Ranker` for rows on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from dask import is_dask_collection
+from distributed import Client
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from rankplug.dask.data import ClusterData
+from rankplug.dask.scoring import mean_ndcg, predict_lazily
+from rankplug.estimator import SolverEstimator
+from rankplug.exceptions import ParameterError
+from rankplug.io import PreparedFolder
+from rankplug.scaling import ScaledModel
+from rankplug.solver import Solver
+
+__all__ = ["Ranker"]
+
+_FITTED = ("model_", "result_", "n_features_in_", "feature_names_in_")
+
+
+class Ranker(SolverEstimator):
+    """Learns to order the rows of each query, which stay where they are on a cluster.
+
+    Rows are read into the memory of the workers once. Then every pass over them moves vectors of
+    one number a feature, whatever the number of rows; a worker that is lost costs the reading of
+    its rows. The trained model is that of `rankplug.Ranker`, up to rounding.
+
+    Parameters
+    ----------
+    solver : str or Solver, default="tree-tron"
+        A registered name or a solver, one of those tagged `distributed`, such as "tree-tron" and
+        "cutting-plane".
+    client : distributed.Client, optional
+        By default the current one.
+    random_state : int, RandomState or None, default=None
+    timeout : float, optional
+        Seconds in which the cluster must get something done: read one partition, or finish one
+        pass over all rows. None: wait for ever.
+
+    Attributes
+    ----------
+    model_ : Model
+        It predicts, saves and loads without a cluster.
+    result_ : SolverResult
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if the training features had names.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from rankplug.dask import Ranker
+    >>> client = Client("tcp://scheduler:8786")  # doctest: +SKIP
+    >>> ranker = Ranker(client=client).fit(df[features], df["y"], qid=df["qid"])  # doctest: +SKIP
+    >>> scores = ranker.predict(other[features])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        solver: str | Solver = "tree-tron",
+        client: Client | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        timeout: float | None = 300.0,
+    ) -> None:
+        self.solver = solver
+        self.client = client
+        self.random_state = random_state
+        self.timeout = timeout
+
+    def fit(self, X: Any, y: Any = None, *, qid: Any = None, sample_weight: Any = None) -> Self:
+        """Train on the preference pairs of all queries.
+
+        If it fails, the ranker is not fitted, whatever it was before.
+
+        Parameters
+        ----------
+        X : dask.array.Array, dask.dataframe.DataFrame, str, Path, PreparedFolder or ClusterData
+            Features of shape (n_samples, n_features), or all data: a prepared folder that every
+            worker sees under the same path, or data on the cluster, which are left there.
+        y : Array or Series of shape (n_samples,)
+            Relevance, any real numbers; the higher, the better.
+        qid : Array or Series of shape (n_samples,)
+            Query of each row, integers or strings. Rows of a query must be in one partition or
+            on both sides of a border between partitions.
+        sample_weight : Array or Series of shape (n_samples,), optional
+            Constant within a query.
+
+        Raises
+        ------
+        DataError, ParameterError
+            If the data or the parameters are not valid, or the solver does not run on a cluster.
+        ClusterError
+            If the scheduler is lost or the time-out is over.
+        """
+        for name in _FITTED:
+            self.__dict__.pop(name, None)
+        solver = self._new_solver()
+        with self._opened(X, y, qid, sample_weight) as data:
+            result = solver.solve(data, random_state=self.random_state)
+        model = result.model
+        self.result_ = result
+        self.model_ = model if data.scaling is None else ScaledModel(model, data.scaling)
+        self.n_features_in_ = data.n_features
+        if data.feature_names is not None:
+            self.feature_names_in_ = np.array(data.feature_names, dtype=object)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Scores of the rows of `X`, in their order; higher is better.
+
+        Parameters
+        ----------
+        X : Dask Array or DataFrame, or an array or table in this process
+
+        Returns
+        -------
+        dask.array.Array, dask.dataframe.Series or ndarray of shape (n_samples,)
+            That of a Dask collection is computed partition by partition, and only when asked for.
+        """
+        check_is_fitted(self)
+        return predict_lazily(self.model_, X) if is_dask_collection(X) else super().predict(X)
+
+    def score(self, X: Any, y: Any = None, *, qid: Any = None, sample_weight: Any = None) -> float:
+        """Mean NDCG@10 over the queries that have a relevant row, as `rankplug.Ranker.score`.
+
+        Parameters and errors are those of `fit`.
+        """
+        check_is_fitted(self)
+        with self._opened(X, y, qid, sample_weight) as data:
+            return mean_ndcg(self.model_, data)
+
+    def __sklearn_clone__(self) -> Ranker:
+        # A client is a connection: it is shared, and cannot be copied.
+        return type(self)(
+            clone(self.solver, safe=False), self.client, self.random_state, self.timeout
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Elsewhere there is another client.
+        return {**super().__getstate__(), "client": None}
+
+    def _opened(
+        self, X: Any, y: Any, qid: Any, sample_weight: Any
+    ) -> AbstractContextManager[ClusterData]:
+        """The data, forgotten by the cluster at the end if they are not the caller's."""
+        options: dict[str, Any] = {"client": self.client, "timeout": self.timeout}
+        complete = isinstance(X, ClusterData | PreparedFolder | str | os.PathLike)
+        if complete and not (y is None and qid is None and sample_weight is None):
+            raise ParameterError("y, qid and sample_weight come with such X: leave them out")
+        if isinstance(X, ClusterData):
+            return nullcontext(X)
+        if complete:
+            folder = X if isinstance(X, PreparedFolder) else Path(X)
+            return ClusterData.from_prepared(folder, **options)
+        return ClusterData.from_collections(X, y, qid, sample_weight, **options)

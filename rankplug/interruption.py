@@ -1,0 +1,229 @@
+"""Stopping a solver from outside: by Ctrl-C, SIGTERM, or the end of the loop around it.
+
+Only a solver itself can hand out the model it has so far. So solvers ask, between pieces of work
+of a fraction of a second, whether they are `interrupted`, and return what they have.
+
+Who says so depends on who is in charge. A solver that is called by itself turns the first SIGINT
+or SIGTERM into such a wish (`interruptible`). Within a loop over solvers, as in tuning, the loop
+is to end, not only the solver of the moment: there a signal is a `KeyboardInterrupt`
+(`ending_loop`), and solvers in threads of the loop stop when it says so (`stopped_by`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.exceptions import InterruptionWarning
+
+__all__ = [
+    "Overdue",
+    "Terminated",
+    "deferred",
+    "ending_loop",
+    "interrupted",
+    "interruptible",
+    "pieces",
+    "raise_if_overdue",
+    "stopped_by",
+]
+
+TWICE_WITHIN = 10.0
+"""Seconds after a caught signal in which the next one is left to Python."""
+
+_GRACE = 0.5
+_WORK = 2**24  # multiplications and additions of compiled code in some hundredths of a second
+
+_asked: ContextVar[Callable[[], bool] | None] = ContextVar("rankplug_asked", default=None)
+_last_caught = float("-inf")
+
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where it is to end a loop as Ctrl-C does."""
+
+
+class Overdue(Exception):  # noqa: N818 - no error, but the end
+    """A solver was interrupted so long ago that it has to give up what it is at."""
+
+
+def interrupted() -> bool:
+    """Whether the solver that runs here should return what it has.
+
+    Only to be asked where that is possible: before the first question, when there is no model
+    yet, a signal is left to Python.
+    """
+    asked = _asked.get()
+    return asked is not None and asked()
+
+
+def pieces(
+    order: NDArray[np.int64], work: NDArray[np.float64] | float
+) -> Iterator[NDArray[np.int64]]:
+    """Consecutive parts of an order of visits, each quickly done; none after an interruption.
+
+    Parameters
+    ----------
+    order : int64 ndarray of shape (n_visits,)
+    work : float, or float64 ndarray of shape (n_items,)
+        About how many multiplications and additions the visit of each item takes.
+    """
+    done = np.cumsum(work[order] if isinstance(work, np.ndarray) else np.full(len(order), work))
+    cuts = np.flatnonzero(np.diff(done // _WORK)) + 1
+    for part in np.split(order, cuts):
+        if interrupted():
+            return
+        yield part
+
+
+def raise_if_overdue() -> None:
+    """Raise `Overdue` half a second after a signal, for passes over data that take longer."""
+    asked = _asked.get()
+    if isinstance(asked, _Catcher) and time.monotonic() - asked.caught_at > _GRACE:
+        raise Overdue
+
+
+@contextmanager
+def stopped_by(condition: Callable[[], bool]) -> Iterator[None]:
+    """Solvers within stop when the condition is true; signals are not theirs."""
+    token = _asked.set(condition)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+@contextmanager
+def interruptible(name: str) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM ask the solver within to stop, and warn that it did.
+
+    The next one, or one soon after a solver was stopped, has its usual effect, so that loops
+    over solvers can be left. Signals for which the program has handlers of its own are left
+    alone, and all of them outside of the main thread and in child processes of
+    `multiprocessing`, whose parents count on their usual effect.
+    """
+    if _asked.get() is not None or not _may_handle_signals():
+        yield
+        return
+    catcher = _Catcher()
+    with stopped_by(catcher), catcher.installed():
+        yield
+    if catcher.caught is not None:
+        warnings.warn(
+            f"{name} was interrupted by {signal.Signals(catcher.caught).name} and returns what it "
+            f"has so far; again within {TWICE_WITHIN:g} seconds ends the program, or the loop",
+            InterruptionWarning,
+            stacklevel=4,
+        )
+
+
+@contextmanager
+def ending_loop() -> Iterator[None]:
+    """A signal ends the loop over solvers within: SIGINT and SIGTERM as `KeyboardInterrupt`.
+
+    When SIGTERM has ended it, and is nobody else's, it ends the process after all.
+    """
+    if not _may_handle_signals() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        with stopped_by(lambda: False):
+            yield
+        return
+    signal.signal(signal.SIGTERM, _raise_terminated)
+    try:
+        with stopped_by(lambda: False):
+            yield
+    except Terminated:
+        _usual_effect(signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Signals come when the block has ended: for foreign code that loses what handlers raise."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers: dict[int, _Handler] = {}
+    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+        handler = signal.getsignal(number)
+        if callable(handler):
+            handlers[number] = handler
+            signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
+class _Catcher:
+    """Catches signals for a solver, once it has shown that it can be stopped."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self.caught_at = float("inf")
+        self._can_stop = False
+
+    def __call__(self) -> bool:
+        """Whether a signal was caught."""
+        self._can_stop = True
+        return self.caught is not None
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handle the signals that nobody else handles."""
+        usual: dict[signal.Signals, _Handler] = {
+            signal.SIGINT: signal.default_int_handler,
+            signal.SIGTERM: signal.SIG_DFL,
+        }
+        ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+        for number in ours:
+            signal.signal(number, self._handle)
+        try:
+            yield
+        finally:
+            for number in ours:
+                if signal.getsignal(number) == self._handle:
+                    signal.signal(number, usual[number])
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        global _last_caught
+        again = time.monotonic() - _last_caught < TWICE_WITHIN
+        if again or self.caught is not None or not self._can_stop:
+            _usual_effect(number)
+        self.caught, self.caught_at = number, time.monotonic()
+        _last_caught = self.caught_at
+
+
+def _may_handle_signals() -> bool:
+    main = threading.current_thread() is threading.main_thread()
+    return main and multiprocessing.parent_process() is None
+
+
+def _raise_terminated(*_: object) -> None:
+    raise Terminated
+
+
+def _usual_effect(number: int) -> None:
+    """What the signal does where nobody handles it."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)

@@ -1,0 +1,141 @@
+"""An open prepared folder: its data as a whole, and shard by shard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.affine import Scaling
+from rankplug.arrays import Matrix, csr_of_parts, row_slice
+from rankplug.data import RankingData
+from rankplug.exceptions import DataError
+from rankplug.io.prepared.manifest import Manifest, ShardSpan
+from rankplug.io.prepared.manifest_reader import read_manifest
+from rankplug.io.prepared.npy import map_array
+
+__all__ = ["PreparedFolder", "is_folder", "open_prepared"]
+
+
+@dataclass(frozen=True)
+class PreparedFolder:
+    """A prepared folder; small, and made to be sent to other processes that see the same files.
+
+    Attributes
+    ----------
+    path : Path
+        Absolute.
+    manifest : Manifest
+    """
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def shards(self) -> Sequence[ShardSpan]:
+        """Runs of whole queries of about equal size that cover all data in order."""
+        return self.manifest.shards
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """How the features were scaled."""
+        if self.manifest.scale == "none":
+            return None
+        shift = self._array("shift") if "shift" in self.manifest.arrays else None
+        return Scaling(shift, self._array("factor"))
+
+    def data(self) -> RankingData:
+        """All data; features stay on disk until they are used.
+
+        `X` is a read-only `np.memmap`, or a `csr_array` of such.
+
+        Raises
+        ------
+        DataError
+            If a file is missing or not of the size that the manifest says.
+        """
+        manifest = self.manifest
+        return RankingData(
+            self._features(),
+            self._array("relevance"),
+            self._query_ptr(),
+            self._array("query_ids"),
+            self._array("query_weight") if "query_weight" in manifest.arrays else None,
+            manifest.feature_names,
+            self._array("order") if "order" in manifest.arrays else None,
+            self.scaling,
+        )
+
+    def shard(self, number: int) -> RankingData:
+        """The data of one shard, as `data`; rows and queries are counted from its own first.
+
+        Raises
+        ------
+        DataError
+            If there is no such shard, or as `data`.
+        """
+        if not 0 <= number < len(self.shards):
+            raise DataError(f"no shard {number}: {self.path} has {len(self.shards)}")
+        data, span = self.data(), self.shards[number]
+        queries, rows = slice(*span.queries), slice(*span.rows)
+        if data.query_ptr[list(span.queries)].tolist() != list(span.rows):
+            raise DataError(f"{self.path / 'query_ptr.npy'} is damaged: prepare the data again")
+        return RankingData(
+            row_slice(data.X, rows),
+            data.relevance[rows],
+            data.query_ptr[queries.start : queries.stop + 1] - span.rows[0],
+            data.query_ids[queries],
+            None if data.query_weight is None else data.query_weight[queries],
+            data.feature_names,
+            scaling=data.scaling,
+        )
+
+    def map(self, name: str) -> NDArray[Any]:
+        """An array of the manifest, mapped."""
+        array = self.manifest.arrays[name]
+        return map_array(self.path / f"{name}.npy", array.dtype, array.shape)
+
+    def _array(self, name: str) -> NDArray[Any]:
+        """The array as an ordinary one; its memory is the file all the same."""
+        return self.map(name).view(np.ndarray)
+
+    def _features(self) -> Matrix:
+        if self.manifest.layout == "dense":
+            return self.map("features")
+        row_ptr = self._array("row_ptr")
+        if row_ptr[0] != 0 or row_ptr[-1] != self.manifest.n_values:
+            raise DataError(f"{self.path / 'row_ptr.npy'} is damaged: prepare the data again")
+        values, columns = self.map("values"), self.map("columns")
+        return csr_of_parts(values, columns, row_ptr, self.manifest.n_features)
+
+    def _query_ptr(self) -> NDArray[np.int64]:
+        query_ptr = self._array("query_ptr")
+        ends = query_ptr[0] == 0 and query_ptr[-1] == self.manifest.n_samples
+        if not ends or np.any(query_ptr[1:] <= query_ptr[:-1]):
+            raise DataError(f"{self.path / 'query_ptr.npy'} is damaged: prepare the data again")
+        return query_ptr
+
+
+def is_folder(path: object) -> bool:
+    """Whether this names one folder, so that it is not a file of data."""
+    return isinstance(path, str | os.PathLike) and os.path.isdir(path)
+
+
+def open_prepared(path: str | os.PathLike[str]) -> PreparedFolder:
+    """Open a folder that `rankplug.prepare` has made.
+
+    The manifest is checked, as are type, shape and size of each array when it is used, but not
+    every byte: `rankplug.io.verify_prepared` does that.
+
+    Raises
+    ------
+    DataError
+        If it is no prepared folder, or its manifest is damaged, changed or of another version.
+    """
+    folder = Path(path).absolute()
+    return PreparedFolder(folder, read_manifest(folder))

@@ -1,0 +1,260 @@
+"""The files to prepare, read once, a piece at a time, from any place where a piece ended."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug import tables
+from rankplug.arrays import Matrix, query_id_vector
+from rankplug.exceptions import DataError
+from rankplug.io import arrow_files, csv_files
+from rankplug.io.columns import Roles
+from rankplug.io.files import InputFile
+from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_parts, to_matrix
+
+__all__ = ["Input", "Piece", "Position", "TableInput", "TextInput"]
+
+_CELLS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far the input was read.
+
+    Attributes
+    ----------
+    file : int
+        Number of the file, from 0.
+    rows : int
+        Rows of this file before the position.
+    text : TextPosition
+        The place in this file, if it is svmlight text.
+    all_rows, all_written, width : int
+        Rows and written values of all files before the position, and the largest index in them.
+    has_ids : bool or None
+        Whether these rows have query ids; None if there are no rows.
+    """
+
+    file: int = 0
+    rows: int = 0
+    text: TextPosition = field(default_factory=TextPosition)
+    all_rows: int = 0
+    all_written: int = 0
+    width: int = 0
+    has_ids: bool | None = None
+
+    @property
+    def looks_dense(self) -> bool:
+        """Whether so many values are written that they are better kept as an array."""
+        return self.all_written >= DENSE_ABOVE * self.all_rows * self.width
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array
+        With as many columns as are known so far.
+    relevance : float64 ndarray
+    ids : ndarray or None
+    weight : float64 ndarray or None
+        Of each row.
+    end : Position
+    read : float
+        How much of the file was read, from 0 to 1.
+    """
+
+    X: Matrix
+    relevance: NDArray[np.float64]
+    ids: NDArray[Any] | None
+    weight: NDArray[np.float64] | None
+    end: Position
+    read: float
+
+
+class Input(ABC):
+    """Files of one format.
+
+    Parameters
+    ----------
+    files : sequence of InputFile
+    dtype : numpy.dtype
+        Of the features.
+    dense : bool or None
+        None: as it turns out.
+    """
+
+    written_ids = True
+    """Whether query ids are text in which plain integers count as integers."""
+    feature_names: tuple[str, ...] | None = None
+    n_features: int | None = None
+
+    def __init__(
+        self, files: Sequence[InputFile], dtype: np.dtype[Any], dense: bool | None
+    ) -> None:
+        self.files = files
+        self.dtype = dtype
+        self.dense = dense
+
+    def pieces(self, start: Position) -> Iterator[Piece]:
+        """The rows from some position on.
+
+        Raises
+        ------
+        DataError
+            As `rankplug.read_data`; what is wrong in one piece is told when it is reached.
+        """
+        position = start
+        for number in range(start.file, len(self.files)):
+            if number > start.file:
+                position = replace(position, file=number, rows=0, text=TextPosition())
+            for piece in self._of_file(self.files[number], position):
+                position = piece.end
+                _require_finite(self.files[number], piece)
+                yield piece
+
+    @abstractmethod
+    def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
+        """The rows of one file."""
+
+
+class TextInput(Input):
+    """svmlight text."""
+
+    def __init__(
+        self,
+        files: Sequence[InputFile],
+        dtype: np.dtype[Any],
+        dense: bool | None,
+        n_features: int | None,
+    ) -> None:
+        super().__init__(files, dtype, dense)
+        self.n_features = n_features
+
+    def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
+        position = start
+        for part in svmlight_parts(file, self.n_features, self.dtype, start.text):
+            rows = part.rows
+            if position.has_ids not in (None, rows.has_query_ids):
+                raise DataError(_other_kind(file, rows.has_query_ids))
+            position = replace(
+                position,
+                rows=position.rows + len(rows.counts),
+                text=part.end,
+                all_rows=position.all_rows + len(rows.counts),
+                all_written=position.all_written + len(rows.values),
+                width=self.n_features or max(position.width, int(rows.indices.max(initial=0))),
+                has_ids=rows.has_query_ids,
+            )
+            dense = position.looks_dense if self.dense is None else self.dense
+            X = to_matrix(rows, max(position.width, 1), dense)
+            yield Piece(X, rows.relevance, rows.id_texts(), None, position, file.fraction_read())
+
+
+class TableInput(Input):
+    """CSV, Parquet or Arrow files with the same columns."""
+
+    def __init__(
+        self,
+        files: Sequence[InputFile],
+        dtype: np.dtype[Any] | None,
+        dense: bool | None,
+        format_: str,
+        roles: Roles,
+    ) -> None:
+        empty = [_empty(file, format_, roles) for file in files] if format_ != "csv" else []
+        if dtype is None:
+            found = [tables.to_matrix(table, roles.features).dtype for table in empty]
+            dtype = np.result_type(*found) if found else np.dtype(np.float64)
+        super().__init__(files, dtype, dense is not False)
+        self.format = format_
+        self.roles = roles
+        self.written_ids = format_ == "csv"
+        self.feature_names = roles.features
+        self.n_features = len(roles.features)
+        self._id_type: np.dtype[Any] | None = None
+        if empty and roles.ids is not None:
+            ids = np.concatenate([tables.column(table, roles.ids) for table in empty])
+            self._id_type = ids.dtype
+
+    def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
+        position = start
+        for table, fraction in self._tables(file, start.rows):
+            features = tables.to_matrix(table, self.roles.features)
+            relevance = tables.to_matrix(table, self.roles.relevance)[:, 0]
+            weight = self.roles.weight
+            n = table.num_rows
+            position = replace(
+                position,
+                rows=position.rows + n,
+                all_rows=position.all_rows + n,
+                all_written=position.all_written + features.size,
+                width=len(self.roles.features),
+                has_ids=self.roles.ids is not None,
+            )
+            yield Piece(
+                self._matrix(features),
+                relevance.astype(np.float64, copy=False),
+                self._ids(file, table, position.rows - n),
+                None if weight is None else tables.to_matrix(table, [weight])[:, 0].astype(float),
+                position,
+                fraction,
+            )
+
+    def _tables(self, file: InputFile, first_row: int) -> Iterator[tuple[Any, float]]:
+        numbers, ids = self.roles.complete_numbers, self.roles.ids
+        n_rows = max(1, _CELLS_AT_ONCE // len(numbers))
+        if self.format == "csv":
+            for table in csv_files.batches(file, numbers, ids, n_rows, first_row):
+                yield table, file.fraction_read()
+        else:
+            yield from arrow_files.batches(file, self.format, numbers, ids, n_rows, first_row)
+
+    def _matrix(self, features: NDArray[Any]) -> Matrix:
+        from scipy import sparse
+
+        with np.errstate(over="ignore"):
+            features = features.astype(self.dtype, copy=False)
+        return features if self.dense else sparse.csr_array(features)
+
+    def _ids(self, file: InputFile, table: Any, first_row: int) -> NDArray[Any] | None:
+        if self.roles.ids is None:
+            return None
+        ids = tables.column(table, self.roles.ids)
+        if self._id_type is not None:
+            ids = ids.astype(self._id_type, copy=False)
+        try:
+            return query_id_vector(ids, len(ids))
+        except DataError as error:
+            raise DataError(f"{file}, counting rows from {first_row}: {error}") from None
+
+
+def _empty(file: InputFile, format_: str, roles: Roles) -> Any:
+    ids = () if roles.ids is None else (roles.ids,)
+    return arrow_files.columns_of_no_rows(file, format_, (*roles.complete_numbers, *ids))
+
+
+def _other_kind(file: InputFile, has_ids: bool) -> str:
+    this, others = ("a", "no") if has_ids else ("no", "a")
+    return f"{file}: {this} qid, but the files before have {others} qid: give every file query ids"
+
+
+def _require_finite(file: InputFile, piece: Piece) -> None:
+    """What was finite as it was read need not be so as float32."""
+    values: Any = piece.X if isinstance(piece.X, np.ndarray) else piece.X.data
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
+            return
+    last = piece.end.rows
+    raise DataError(
+        f"{file}, rows {last - len(piece.relevance)} to {last - 1}: features too large for "
+        "float32: scale or clip them, or leave out dtype"
+    )

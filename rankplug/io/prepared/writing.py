@@ -1,0 +1,290 @@
+"""`prepare`: files of any size to a folder of mapped arrays, once, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rankplug.exceptions import DataError, ParameterError
+from rankplug.io.columns import common_roles, query_roles
+from rankplug.io.files import FORMATS, InputFile, input_files
+from rankplug.io.prepared.arranging import arrange, needs_arranging
+from rankplug.io.prepared.folder import PreparedFolder, open_prepared
+from rankplug.io.prepared.inputs import Input, TableInput, TextInput
+from rankplug.io.prepared.job import Job, Wish, sources_of
+from rankplug.io.prepared.journal import GrowingFiles, Journal, State
+from rankplug.io.prepared.partial import (
+    clear,
+    partial_folder,
+    partial_of,
+    publish,
+    require_replaceable,
+)
+from rankplug.io.prepared.queries import QueryLog, read_order
+from rankplug.io.prepared.raw_rows import RawRows, append_piece
+from rankplug.io.prepared.sealing import seal
+from rankplug.parameters import Choice, Integer, Optional, check_parameters
+from rankplug.scaling import ScaleName
+
+__all__ = ["prepare"]
+
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+_SHARD_BYTES = 1 << 27
+
+_ARGUMENTS = {
+    "format": Optional(Choice(FORMATS)),
+    "n_features": Optional(Integer(1)),
+    "dense": Optional(Choice((True, False))),
+    "dtype": Optional(Choice(("float32", "float64"))),
+    "scale": Choice(("none", "standard", "minmax", "maxabs")),
+    "shard_bytes": Integer(1),
+    "overwrite": Choice((True, False)),
+}
+
+
+def prepare(
+    paths: Paths,
+    output: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    label: str | None = None,
+    qid: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    n_features: int | None = None,
+    dense: bool | None = None,
+    dtype: Literal["float32", "float64"] | None = None,
+    scale: ScaleName = "none",
+    shard_bytes: int = _SHARD_BYTES,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> PreparedFolder:
+    """Read files of any size once, into a folder of arrays that are mapped instead of read.
+
+    `rankplug.read_data` opens the folder in milliseconds and gives the same data as of the files
+    themselves, scaled if that is asked for; features stay on disk until they are used.
+
+    Work is done in a hidden folder ``.NAME.partial`` beside the output. If it is interrupted, even
+    killed, the same call goes on where the last one ended; it begins again if files or arguments
+    have changed since. The output appears whole or not at all. A call that finds its work done
+    already does nothing.
+
+    Parameters
+    ----------
+    paths : path, or several
+        LETOR/svmlight text or CSV, both also compressed, Parquet or Arrow, as for
+        `rankplug.read_data`. Rows of a query may stand anywhere; queries are in order of first
+        appearance.
+    output : path
+        The folder to make.
+    format, label, qid, weight, features, n_features, dense
+        As for `rankplug.read_data`.
+    dtype : "float32" or "float64", optional
+        Of the features; float64 if omitted, but float32 columns of Parquet and Arrow stay so.
+    scale : "none", "standard", "minmax" or "maxabs"
+        Scaling of each feature, as in a recipe; the folder keeps it, and models trained from the
+        folder by a recipe or `rankplug.tune` take features that are not scaled.
+    shard_bytes : int
+        About how large a shard is, a run of whole queries.
+    overwrite : bool
+        Replace a prepared folder of other data.
+    progress : bool
+        Show progress bars if standard error is a terminal.
+
+    Returns
+    -------
+    PreparedFolder
+
+    Raises
+    ------
+    DataError
+        As `rankplug.read_data`; also if the disk is full (what is done is kept), another process
+        prepares the same folder, or scaling would make sparse features dense.
+    ParameterError
+        If an argument does not fit, or something else stands where the folder is to appear.
+
+    Notes
+    -----
+    Memory: about 100 MB for a block of input and its rows, 150 bytes for each query, and 100 bytes
+    for each run of consecutive rows of one query, of which there are as many as queries where the
+    input is sorted. Disk: where rows move, are scaled, or are better kept in another form than it
+    seemed at first, they are written twice, and the work takes twice the space.
+    """
+    check_parameters("prepare", _ARGUMENTS, locals())
+    files, format_ = input_files(paths, format)
+    wish = Wish(
+        format=format_,
+        label=label,
+        qid=qid,
+        weight=weight,
+        features=_names(features),
+        n_features=None if n_features is None else int(n_features),
+        dense=dense,
+        dtype=dtype,
+        scale=scale,
+        shard_bytes=int(shard_bytes),
+    )
+    _check(wish)
+    target = Path(os.path.abspath(output))
+    sources = sources_of(files)
+    if not overwrite and (done := _done_already(target, wish, sources)) is not None:
+        return done
+    require_replaceable(target, overwrite=overwrite)
+    input_ = _input(files, wish)
+    with _disk_errors(target), partial_folder(target) as folder:
+        journal = Journal(folder, {"sources": list(sources), "arguments": wish.as_json()})
+        job = Job(folder, wish, files, sources, journal, progress)
+        try:
+            publish(_completed(job, _first_state(job), input_), target)
+        except BaseException as error:
+            if not job.has_saved_rows or _lasts(error):
+                shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
+    return open_prepared(target)
+
+
+def _names(features: Sequence[str] | None) -> tuple[str, ...] | None:
+    if features is None:
+        return None
+    return (features,) if isinstance(features, str) else tuple(features)
+
+
+def _check(wish: Wish) -> None:
+    """Raise `ParameterError` if arguments do not fit the format or each other."""
+    columns = ("label", "qid", "weight", "features")
+    unfit = columns if wish.format == "svmlight" else ("n_features",)
+    given = [name for name in unfit if getattr(wish, name) is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: not for {wish.format} files, leave it out")
+    if wish.dense is False and wish.scale in ("standard", "minmax"):
+        raise ParameterError(
+            f"scale={wish.scale!r} would make sparse features dense: use 'maxabs' or 'none'"
+        )
+
+
+def _done_already(
+    target: Path, wish: Wish, sources: tuple[Mapping[str, Any], ...]
+) -> PreparedFolder | None:
+    """The folder, if it holds just what is asked for."""
+    try:
+        folder = open_prepared(target)
+    except DataError:
+        return None
+    manifest = folder.manifest
+    if manifest.sources != sources or manifest.arguments != wish.as_json():
+        return None
+    if partial_of(target).exists():  # killed between its last two steps
+        with partial_folder(target) as left:
+            shutil.rmtree(left)
+    return folder
+
+
+def _input(files: Sequence[InputFile], wish: Wish) -> Input:
+    dtype = None if wish.dtype is None else np.dtype(wish.dtype)
+    if wish.format == "svmlight":
+        return TextInput(files, dtype or np.dtype(np.float64), wish.dense, wish.n_features)
+    choose = partial(
+        query_roles,
+        label=wish.label,
+        qid=wish.qid,
+        weight=wish.weight,
+        features=wish.features,
+        like=None,
+    )
+    roles = common_roles(files, wish.format, choose)
+    return TableInput(files, dtype, wish.dense, wish.format, roles)
+
+
+def _completed(job: Job, state: State, input_: Input) -> Path:
+    """Do what is left to do; returns the complete folder, still in its hidden place."""
+    if state.phase == "read":
+        state = _read(job, state, input_)
+    n_features = input_.n_features or state.position.width
+    dense = state.position.looks_dense if input_.dense is None else input_.dense
+    raw = RawRows(job.folder, state, input_.dtype, "dense" if dense else "sparse", n_features)
+    order = read_order(job.folder, written=input_.written_ids)
+    if state.phase == "arrange":
+        if needs_arranging(raw, order, job.wish.scale):
+            state = arrange(job, state, raw, order)
+        state = replace(state, phase="seal")
+        job.journal.save(state)
+    return seal(job, state, raw, order, input_.feature_names)
+
+
+def _lasts(error: BaseException) -> bool:
+    """Whether it will come again: wrong data stay wrong, but a disk that failed may work again."""
+    return isinstance(error, DataError) and not isinstance(error.__cause__, OSError)
+
+
+def _first_state(job: Job) -> State:
+    """Where to go on, or the beginning, with an empty folder."""
+    state = job.journal.load()
+    if state is not None:
+        return state
+    if job.journal.exists:
+        warnings.warn(
+            f"{job.folder} was made from other files or with other arguments: beginning again",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        clear(job.folder)
+    job.journal.save(State())
+    return State()
+
+
+def _read(job: Job, state: State, input_: Input) -> State:
+    """Read the input from where the state says to its end."""
+    sizes = [source["size"] for source in job.sources]
+    with (
+        GrowingFiles(job.folder, state.sizes) as files,
+        job.bar("reading", "B", sum(sizes), sum(sizes[: state.position.file])) as bar,
+    ):
+        log = QueryLog(job.folder, files)
+        for piece in input_.pieces(state.position):
+            log.add(piece.ids, piece.weight, len(piece.relevance))
+            state = append_piece(files, state, piece)
+            _require_scalable(job.wish, input_, state)
+            number = state.position.file
+            bar.move_to(sum(sizes[:number]) + int(piece.read * sizes[number]))
+            if files.should_be_saved:
+                state = job.save(files, state)
+        where = ", ".join(map(str, job.files))
+        if sources_of(job.files) != job.sources:
+            raise DataError(f"{where}: changed while being read: prepare the data again")
+        if not (input_.n_features or state.position.width):
+            raise DataError(f"{where}: no features, only relevance and ids")
+        return job.save(files, replace(state, phase="arrange"))
+
+
+def _require_scalable(wish: Wish, input_: Input, state: State) -> None:
+    """Raise `DataError` as soon as it shows that features would have to be kept sparse."""
+    dense = state.position.looks_dense if input_.dense is None else input_.dense
+    if wish.scale in ("standard", "minmax") and not dense:
+        raise DataError(
+            f"scale {wish.scale} would make these sparse features dense: use maxabs or none, or "
+            "ask for dense ones (dense=True, --dense)"
+        )
+
+
+@contextmanager
+def _disk_errors(target: Path) -> Iterator[None]:
+    """Errors of the disk in words."""
+    try:
+        yield
+    except OSError as error:
+        kept = f"; the same call goes on with what is done, kept in {partial_of(target)}"
+        raise DataError(
+            f"{target} cannot be written: {error.strerror or error}"
+            f"{kept if partial_of(target).exists() else ''}"
+        ) from error

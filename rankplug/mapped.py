@@ -1,0 +1,95 @@
+"""Features mapped from a file, which may be larger than memory.
+
+Solvers do not copy them, and read them from one end to the other, so that the system fetches what
+comes next from disk while they work on what is there. Asking it to (``madvise``), shard by shard,
+made passes slower where it was measured: see ``benchmarks/mapped.py``.
+
+What solvers keep for each row lies in a temporary file (`MappedMemory`), so that the system can
+write it out when memory is short.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from rankplug.arrays import Matrix
+from rankplug.exceptions import DataError
+
+__all__ = ["Allocate", "MappedMemory", "is_mapped"]
+
+Allocate: TypeAlias = Callable[..., NDArray[Any]]
+"""Makes an array of a shape, as `numpy.zeros` does."""
+
+_ALIGNMENT = 64
+_SMALLEST_BLOCK = 2**26
+_LARGEST_BLOCK = 2**30
+
+
+def is_mapped(X: Matrix) -> bool:
+    """Whether the features, or the values of sparse ones, lie in a mapped file."""
+    owner: Any = X if isinstance(X, np.ndarray) else X.data
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return isinstance(owner, mmap.mmap)
+
+
+class MappedMemory:
+    """Makes arrays in an unnamed temporary file, in the folder of `tempfile.gettempdir`.
+
+    The file is gone when its last array is; it is never seen in the folder.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._block: mmap.mmap | None = None
+        self._used = self._size = self._total = 0
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """As `numpy.zeros`.
+
+        Raises
+        ------
+        DataError
+            If the folder has no room for it.
+        """
+        n_elements = int(np.prod(shape, dtype=np.int64))
+        n_bytes = n_elements * np.dtype(dtype).itemsize
+        with self._lock:
+            if self._block is None or self._used + n_bytes > self._size:
+                self._grow(n_bytes)
+            start = self._used
+            self._used += -(-n_bytes // _ALIGNMENT) * _ALIGNMENT
+            block = self._block
+        assert block is not None
+        return np.frombuffer(block, dtype, n_elements, start).reshape(shape)
+
+    def _grow(self, n_bytes: int) -> None:
+        """A new block, as large as all before it: each of them keeps a file open."""
+        self._size = max(n_bytes, min(max(self._total, _SMALLEST_BLOCK), _LARGEST_BLOCK))
+        self._total += self._size
+        self._used = 0
+        self._block = _new_block(self._size)
+
+
+def _new_block(size: int) -> mmap.mmap:
+    try:
+        with tempfile.TemporaryFile() as file:
+            # Room that is only found missing when it is written to would end the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            return mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise DataError(
+            f"no {size / 2**20:.0f} MB of working memory in {tempfile.gettempdir()}: {error}; free "
+            "some room or set the environment variable TMPDIR to another folder"
+        ) from None

@@ -1,0 +1,46 @@
+"""Cholesky factors of matrices that are positive definite but for rounding errors."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+__all__ = ["Factor", "factorise"]
+
+Factor: TypeAlias = tuple[NDArray[np.float64], bool]
+"""As `scipy.linalg.cho_solve` takes it."""
+
+_FIRST_RIDGE = 1e-15  # of the largest diagonal element
+_GROWTH = 100.0
+
+
+def factorise(matrix: NDArray[np.float64]) -> Factor:
+    """A Cholesky factor, of the matrix plus a tiny ridge if rounding errors ask for one.
+
+    Parameters
+    ----------
+    matrix : float64 ndarray of shape (n, n)
+        Symmetric, of which the lower half is read; the ridge is added to it.
+
+    Raises
+    ------
+    FloatingPointError
+        If it holds NaN or infinity, or has lost all digits to rounding.
+    """
+    if not np.isfinite(matrix).all():
+        raise FloatingPointError("a matrix is too large for floating point")
+    diagonal = np.diag_indices_from(matrix)
+    largest = float(np.abs(matrix[diagonal]).max())
+    ridge = _FIRST_RIDGE * largest
+    while ridge <= largest:
+        try:
+            factor: Factor = linalg.cho_factor(matrix, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            matrix[diagonal] += ridge
+            ridge *= _GROWTH
+        else:
+            return factor
+    raise FloatingPointError("a matrix has lost all digits to rounding")

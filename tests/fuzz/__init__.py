@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of everything that reads files; see README.md."""
