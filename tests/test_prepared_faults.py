@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ import pytest
 from rankplug import prepare, read_data
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import open_prepared, svmlight, verify_prepared
-from rankplug.io.prepared import arranging, journal
+from rankplug.io.prepared import arranging, journal, partial
 from rankplug.io.prepared.manifest import manifest_digest
 
 N_QUERIES, N_FEATURES = 40, 5
@@ -445,7 +446,7 @@ with open(file) as stream:
 rankplug.prepare(small, target + "-small", scale="standard")
 lines = Path("/proc/self/status").read_text().splitlines()
 used = next(int(line.split()[1]) for line in lines if line.startswith("VmData")) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (used + (24 << 20),) * 2)
+resource.setrlimit(resource.RLIMIT_DATA, (used + (30 << 20),) * 2)
 try:
     rankplug.read_data(file)
 except MemoryError:
@@ -456,9 +457,29 @@ print(X.nbytes >> 20, "MB")
 """
 
 
+def test_a_removal_that_is_cut_short_leaves_what_can_be_told_for_what_it_is(tmp_path, monkeypatch):
+    (tmp_path / "rows").mkdir()
+    for name in ("lock", "state.json", "a.npy", "z.npy", "rows/features.npy"):
+        (tmp_path / name).touch()
+    unlink = Path.unlink
+
+    def killed_at_the_state(path):
+        if path.name == "state.json":
+            raise KeyboardInterrupt
+        unlink(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed_at_the_state)
+        with pytest.raises(KeyboardInterrupt):
+            partial.remove(tmp_path)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"lock", "state.json"}
+    partial.remove(tmp_path)
+    assert not tmp_path.exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux does")
 def test_files_larger_than_memory(tmp_path):
-    """A limit of 24 MB over what is used already; the rows are scattered and take 40 MB."""
+    """A limit of 30 MB over what is used already; the rows are scattered and take 40 MB."""
     rng = np.random.default_rng(0)
     values = [" ".join(f"{j}:{v:.2f}" for j, v in enumerate(rng.random(50), 1)) for _ in range(50)]
     query = np.repeat(rng.permutation(np.repeat(np.arange(2000), 10)), 5)

@@ -13,7 +13,7 @@ from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.prepared.journal import STATE
 from rankplug.io.prepared.manifest import MANIFEST
 
-__all__ = ["clear", "partial_folder", "partial_of", "publish", "require_replaceable"]
+__all__ = ["clear", "partial_folder", "partial_of", "publish", "remove", "require_replaceable"]
 
 _LOCK = "lock"
 _FIRST_FILES = {_LOCK, f"{STATE}.tmp"}
@@ -47,12 +47,21 @@ def partial_folder(target: Path) -> Iterator[Path]:
 
 
 def clear(folder: Path) -> None:
-    """Remove all that is in a partial folder, but for the lock."""
-    for entry in folder.iterdir():
+    """Remove all that is in a partial folder, but for the lock.
+
+    The state, by which such a folder is known, goes last.
+    """
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name == STATE):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         elif entry.name != _LOCK:
             entry.unlink()
+
+
+def remove(folder: Path) -> None:
+    """Remove a partial folder; if that is cut short, it can still be told for what it is."""
+    clear(folder)
+    shutil.rmtree(folder)
 
 
 def require_replaceable(target: Path, *, overwrite: bool) -> None:

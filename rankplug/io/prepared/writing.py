@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from rankplug.io.prepared.partial import (
     partial_folder,
     partial_of,
     publish,
+    remove,
     require_replaceable,
 )
 from rankplug.io.prepared.queries import QueryLog, read_order
@@ -148,9 +148,9 @@ def prepare(
             publish(_completed(job, _first_state(job), input_), target)
         except BaseException as error:
             if not job.has_saved_rows or _lasts(error):
-                shutil.rmtree(folder)
+                remove(folder)
             raise
-        shutil.rmtree(folder)
+        remove(folder)
     return open_prepared(target)
 
 
@@ -186,7 +186,7 @@ def _done_already(
         return None
     if partial_of(target).exists():  # killed between its last two steps
         with partial_folder(target) as left:
-            shutil.rmtree(left)
+            remove(left)
     return folder
 
 
