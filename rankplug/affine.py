@@ -43,14 +43,15 @@ class Scaling:
                 "the features are shifted before they are scored, which would make sparse ones "
                 "dense: pass X.toarray()"
             )
-        factor = self.factor.astype(X.dtype)
-        if not isinstance(X, np.ndarray):
-            return _with_values(X, X.data * factor[X.indices])
-        if self.shift is None:
-            return np.asarray(X * factor)
-        shifted = np.asarray(X - self.shift.astype(X.dtype))
-        shifted *= factor
-        return shifted
+        with np.errstate(over="ignore", invalid="ignore"):  # scores are checked
+            factor = self.factor.astype(X.dtype)
+            if not isinstance(X, np.ndarray):
+                return _with_values(X, X.data * factor[X.indices])
+            if self.shift is None:
+                return np.asarray(X * factor)
+            shifted = np.asarray(X - self.shift.astype(X.dtype))
+            shifted *= factor
+            return shifted
 
     def undo(self, X: Matrix) -> Matrix:
         """The features before they were scaled, up to rounding; `X` is left as it is."""

@@ -80,10 +80,11 @@ def real_array(values: Any, what: str, *, allow_nan: bool = False) -> NDArray[np
     given = tables.numbers_or_same(_as_array(values, what))
     if given.dtype.kind == "c":
         raise DataError(f"{what} holds complex numbers: Complex data not supported")
-    if given.dtype.kind in "mM":
+    if given.dtype.kind not in "fiubO":
         raise DataError(f"{what} must hold numbers, not values of type {given.dtype}")
     try:
-        array = np.ascontiguousarray(given, dtype=np.float64)
+        with np.errstate(over="ignore"):  # infinity is looked for below
+            array = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{what} must hold numbers, not values of type {given.dtype}") from None
     wrong = np.isinf(array) if allow_nan else ~np.isfinite(array)
@@ -194,8 +195,10 @@ def expand_group(group: ArrayLike, n_samples: int) -> NDArray[np.int64]:
     sizes = np.asarray(group)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
         raise DataError("group must be a one-dimensional array of query sizes (integers >= 0)")
-    if sizes.sum() != n_samples:
-        raise DataError(f"group adds up to {sizes.sum()} rows but X has {n_samples}")
+    # As Python's integers, whose sum does not overflow.
+    total = sum(sizes.tolist())
+    if total != n_samples:
+        raise DataError(f"group adds up to {total} rows but X has {n_samples}")
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
@@ -236,8 +239,9 @@ def _dense(X: Any) -> NDArray[Any]:
         )
     dtype = _float_type(array.dtype)
     try:
-        return np.ascontiguousarray(array, dtype=dtype)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # infinity is looked for later
+            return np.ascontiguousarray(array, dtype=dtype)
+    except (OverflowError, TypeError, ValueError) as error:
         raise DataError(f"X must hold numbers only: {error}") from None
 
 

@@ -383,8 +383,12 @@ def _query_weight(
 def _one_hot(classes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:
     if classes.dtype.kind == "f" and not np.isfinite(classes).all():
         raise DataError(f"class is missing (NaN) at row {np.flatnonzero(~np.isfinite(classes))[0]}")
-    if classes.dtype == object:
-        classes = integers_or_strings(classes, "class")
+    if classes.dtype.kind in "OT":
+        classes = integers_or_strings(classes.astype(object), "class")
+    if classes.dtype.kind not in "iufbU":
+        raise DataError(
+            f"classes must be integers, floats, booleans or strings, not of type {classes.dtype}"
+        )
     labels, inverse = np.unique(classes, return_inverse=True)
     relevance = np.zeros((len(classes), len(labels)))
     relevance[np.arange(len(classes)), inverse] = 1.0

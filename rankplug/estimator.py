@@ -18,6 +18,10 @@ from rankplug.solver import Data, Solver, SolverResult
 __all__ = ["SolverEstimator", "mean_of_defined", "one_validation_set"]
 
 
+class _DataTypeError(DataError, TypeError):
+    """What scikit-learn's conventions want to be a `TypeError`."""
+
+
 class SolverEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a model with a solver."""
 
@@ -58,14 +62,19 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
                 f"X is a {type(X).__name__} of a boosting library: take data = "
                 "rankplug.boosting.ranking_data(X), and pass data.X, data.relevance, qid=data.qid"
             )
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )
+        try:
+            with np.errstate(over="ignore"):
+                return validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    accept_sparse="csr",
+                    dtype=[np.float64, np.float32],
+                    ensure_all_finite=False,
+                )
+        except (OverflowError, TypeError, ValueError) as error:
+            kind = _DataTypeError if isinstance(error, TypeError) else DataError
+            raise kind(str(error).split("\n[")[0]) from None  # without the whole array
 
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)

@@ -76,10 +76,7 @@ class Kernel:
             # A finite sum proves finite terms in one fast pass.
             if np.isfinite(values.sum()) or np.isfinite(values).all():
                 return values
-        raise DataError(
-            f"the {self.function} kernel of the features is NaN or infinite: they are too large; "
-            "scale them, for example to mean 0 and standard deviation 1"
-        )
+        raise self._too_large()
 
     def _named(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
         if self.function == "rbf":
@@ -93,6 +90,12 @@ class Kernel:
             products **= self.degree
         return products
 
+    def _too_large(self) -> DataError:
+        return DataError(
+            f"the {self.function} kernel of the features is NaN or infinite: they are too large; "
+            "scale them, for example to mean 0 and standard deviation 1"
+        )
+
     def _squared_distances(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
         """``|x - z|^2``; rows far from 0, whose squares would cancel, are moved there first."""
         from sklearn.metrics.pairwise import euclidean_distances
@@ -102,6 +105,8 @@ class Kernel:
             if not error < _LARGEST_ERROR:
                 center = Z.mean(axis=0, dtype=np.float64)
                 X, Z = X - center, Z - center
+                if not (np.isfinite(X).all() and np.isfinite(Z).all()):
+                    raise self._too_large()
         return np.array(euclidean_distances(X, Z, squared=True), dtype=np.float64)
 
     def diagonal(self, X: Matrix) -> NDArray[np.float64]:

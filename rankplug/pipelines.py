@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,15 @@ def pipeline_model(pipeline: Pipeline, model: Model) -> PipelineModel:
                 f"the pipeline's step {name!r} is not fitted: call the pipeline's fit"
             ) from None
     names = getattr(pipeline, "feature_names_in_", None) if scalers else model.feature_names
-    return PipelineModel(scalers, model, names)
+    return PipelineModel([(name, _without_names(scaler)) for name, scaler in scalers], model, names)
+
+
+def _without_names(scaler: Any) -> Any:
+    """The scaler without its features' names, which the model itself checks."""
+    unnamed = copy(scaler)
+    if hasattr(unnamed, "feature_names_in_"):
+        del unnamed.feature_names_in_
+    return unnamed
 
 
 def flat_steps(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:

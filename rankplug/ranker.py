@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankplug.arrays import rank_in_queries
 from rankplug.data import RankingData
 from rankplug.estimator import SolverEstimator, mean_of_defined, one_validation_set
-from rankplug.exceptions import ParameterError
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import Ndcg, per_query
 from rankplug.solver import Solver
 
@@ -202,5 +202,12 @@ def ndcg_of_queries(
     y, ndcg = data.relevance, Ndcg(10)
     if not graded:
         lowest = np.minimum.reduceat(y, data.query_ptr[:-1])
-        y, ndcg = y - np.repeat(lowest, np.diff(data.query_ptr)), Ndcg(10, gain="linear")
+        with np.errstate(over="ignore"):
+            gain = y - np.repeat(lowest, np.diff(data.query_ptr))
+        if not np.isfinite(gain).all():
+            raise DataError(
+                f"relevance from {y.min():g} to {y.max():g} is too wide: differences overflow; "
+                "scale it"
+            )
+        y, ndcg = gain, Ndcg(10, gain="linear")
     return per_query(y, scores, data.qid, ndcg)[str(ndcg)]

@@ -45,7 +45,7 @@ def fit_scaling(X: Matrix, scale: ScaleName) -> Scaling | None:
     Raises
     ------
     DataError
-        If sparse features would become dense.
+        If sparse features would become dense, or features are too large.
     """
     return fit_scaling_to_blocks([X], scale)
 
@@ -60,13 +60,27 @@ def fit_scaling_to_blocks(blocks: Iterable[Matrix], scale: ScaleName) -> Scaling
     for X in blocks:
         if sparse.issparse(X) and scale != "maxabs":
             raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
-        scaler.partial_fit(X)
-    factor = scaler.scale_.astype(np.float64)
+        with np.errstate(all="ignore"):
+            scaler.partial_fit(X)
+    size = scaler.scale_.astype(np.float64)
     if scale == "maxabs":
-        return Scaling(None, 1.0 / factor)
+        return _finite(Scaling(None, 1.0 / size), size)
     if scale == "standard":
-        return Scaling(scaler.mean_.astype(np.float64), 1.0 / factor)
-    return Scaling(scaler.data_min_.astype(np.float64), factor)
+        return _finite(Scaling(scaler.mean_.astype(np.float64), 1.0 / size), size)
+    return _finite(Scaling(scaler.data_min_.astype(np.float64), size), size)
+
+
+def _finite(scaling: Scaling, size: NDArray[np.float64]) -> Scaling:
+    """The scaling, if no number in it has overflowed or vanished."""
+    right = np.isfinite(size) & np.isfinite(scaling.factor) & (size > 0)
+    if scaling.shift is not None:
+        right &= np.isfinite(scaling.shift)
+    if not right.all():
+        raise DataError(
+            f"column {int(np.argmin(right))} (counted from 0) cannot be scaled, as sums of its "
+            "values overflow: divide it by a large number first"
+        )
+    return scaling
 
 
 def scaling_for(

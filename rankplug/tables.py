@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Sequence
 from decimal import Decimal
@@ -108,8 +109,16 @@ def numbers_or_same(values: NDArray[Any]) -> NDArray[Any]:
         for value in values.flat
     ):
         return values
-    converted = [np.nan if is_missing(value) else float(value) for value in values.flat]
+    converted = [np.nan if is_missing(value) else _float(value) for value in values.flat]
     return np.array(converted, dtype=np.float64).reshape(values.shape)
+
+
+def _float(value: Any) -> float:
+    """The number; infinity for integers beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _side_by_side(columns: list[NDArray[Any]]) -> NDArray[Any]:

@@ -56,7 +56,12 @@ class RegressorModel(Model):
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         survive_forks()
-        scores = self.regressor.predict(as_taken(self.regressor, X))
+        try:
+            scores = self.regressor.predict(as_taken(self.regressor, X))
+        except (OverflowError, ValueError) as error:
+            raise DataError(
+                f"{type(self.regressor).__name__} refuses the features: {error}"
+            ) from None
         return np.asarray(scores, dtype=np.float64).reshape(-1)
 
     def _write(self, folder: Path) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class QueryFunction:
             raise ParameterError("both qid and group are given: pass one of them")
         self.qid = None if qid is None else np.asarray(qid)
         if group is not None:
-            self.qid = expand_group(group, int(np.sum(group)))
+            self.qid = expand_group(group, sum(np.asarray(group).ravel().tolist()))
 
     def queries_of(self, call: Call) -> NDArray[Any] | None:
         """The query of each row of a call; None if all are one query.

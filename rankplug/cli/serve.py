@@ -32,7 +32,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = command_parser(commands, common, "serve", text, _HELP)
     parser.add_argument("uri", metavar="URI", help="a folder, models:/NAME@ALIAS or runs:/ID/NAME")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (%(default)s)")
-    parser.add_argument("--port", type=_count, default=5000, help="port (%(default)s)")
+    parser.add_argument("--port", type=_port, default=5000, help="port (%(default)s)")
     parser.add_argument("--workers", type=_count, default=1, help="processes (%(default)s)")
     parser.add_argument(
         "--threads", type=_count, help="threads of each process (default: its share of processors)"
@@ -52,6 +52,13 @@ def _count(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _port(text: str) -> int:
+    number = _count(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError("must be at most 65535")
     return number
 
 

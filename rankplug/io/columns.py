@@ -142,6 +142,8 @@ def label_roles(
     label_names = [labels] if isinstance(labels, str) else list(labels)
     missing = [name for name in label_names if name not in names]
     wrong = [_unknown(missing, names, "labels=...")] if missing else []
+    if not label_names or len(set(label_names)) < len(label_names):
+        wrong.append("labels must name at least one column, and none twice")
     chosen, more = _features(names, set(label_names), features, like)
     _raise_all(wrong + more)
     if isinstance(labels, str):

@@ -15,6 +15,7 @@ from rankplug.io.rows import LARGEST_INDEX, Rows
 __all__ = ["parse_file", "parse_lines"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MOST_DIGITS = 100
 
 
 class _LineError(ValueError):
@@ -146,9 +147,10 @@ def _index(text: bytes, token: bytes) -> int:
         raise _LineError(f"{_text(token)!r}: the qid stands once, right after the relevance")
     if not text.removeprefix(b"-").isdigit():
         raise _LineError(f"{_text(token)!r}: the index before the colon must be a whole number")
-    index = int(text)
+    # Python itself refuses to read thousands of digits.
+    index = int(text) if len(text) < _MOST_DIGITS else LARGEST_INDEX + 1
     if index > LARGEST_INDEX:
-        raise _LineError(f"feature index {index} is too large")
+        raise _LineError(f"feature index {_text(text)} is too large")
     return index
 
 

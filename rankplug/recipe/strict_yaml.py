@@ -126,7 +126,8 @@ def parse_override(text: str, key: str, folder: Path) -> tuple[Node, list[str]]:
         return _parse(text, key, folder, lambda _, inner: f"--set {inner}")
     except (yaml.YAMLError, RecursionError) as error:
         problem = getattr(error, "problem", None) or _first_line(error)
-        raise RecipeError(f"{place}: {text!r} is not valid YAML: {problem}") from None
+        shown = text if len(text) <= 100 else text[:100] + "..."
+        raise RecipeError(f"{place}: {shown!r} is not valid YAML: {problem}") from None
 
 
 def dump(value: Any) -> str:
