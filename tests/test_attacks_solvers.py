@@ -32,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("no_hang")
 VARIANTS = {
     "tree-tron": ({}, {"method": "tron"}, {"preconditioner": "diagonal", "reduction": "mean"}),
     "cutting-plane": (
-        {"max_iter": 100},
-        {"method": "bmrm", "max_iter": 100},
+        {"max_iter": 60},
+        {"method": "bmrm", "max_iter": 60},
         {"method": "smoothed-newton", "reduction": "mean", "max_iter": 100},
     ),
     "toppush": (
