@@ -24,6 +24,7 @@ from attacks import (
 from scipy import sparse
 
 from rankplug.data import LabelRankingData
+from rankplug.kernels import Kernel, default_gamma
 from rankplug.testing.graphs import graph_loss
 from rankplug.testing.oracles import pair_differences
 
@@ -272,6 +273,16 @@ def test_parameters_at_their_limits(name, task, params):
             if parameter in ("tol", "max_iter", "n_threads", "gamma") or not params.get("kernel"):
                 solver = cheap(name, **{**params, parameter: value})
                 check_answer(solver, BASE[task](), may_refuse=outcome == EITHER)
+
+
+def test_kernels_of_features_far_from_0_lose_no_digits():
+    X = BASE["query-document"]().X
+    far = X + 2.0**30  # exact: the features are multiples of 1/4
+    assert default_gamma(far) == pytest.approx(default_gamma(X), rel=1e-12)
+    assert default_gamma(X) == pytest.approx(1.0 / (4.0 * X.var()), rel=1e-12)
+    assert default_gamma(sparse.csr_array(X)) == pytest.approx(default_gamma(X), rel=1e-12)
+    rbf = Kernel("rbf", gamma=0.5)
+    np.testing.assert_allclose(rbf(far, far[:5]), rbf(X, X[:5]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("info", available_solvers(), ids=lambda info: info.name)
