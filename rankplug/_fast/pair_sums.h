@@ -5,56 +5,44 @@
 
 /* ---- few levels: lanes ------------------------------------------------------------------ */
 
-/* Lane r of sums[t] holds the sum of the first t values whose level is above r. */
-RP_INLINE void NAME(rp_above_lanes)(const rp_query *q, const double *restrict value,
-                                    SUM *restrict sums, SUM *restrict above, int lanes) {
+/* Lane r of sums[t] holds the sum of the first t values whose level is below r, for r from 0 to
+ * the number of levels. */
+RP_INLINE void NAME(rp_fill_lanes)(const rp_query *q, const double *restrict value,
+                                   SUM *restrict sums, int lanes) {
     int32_t n = q->n_rows;
-    SUM total[RP_LANES] = {0};
+    SUM total[RP_MOST_LANES] = {0};
     for (int32_t t = 0; t < n; t++) {
         int32_t level = q->sorted_level[t];
         SUM x = VALUE(t);
 #pragma omp simd
         for (int r = 0; r < lanes; r++) {
             sums[(int64_t)t * lanes + r] = total[r];
-            total[r] += r < level ? x : 0;
+            total[r] += level < r ? x : 0;
         }
     }
     for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = total[r];
-    int32_t highest = q->n_levels - 1;
+}
+
+RP_INLINE void NAME(rp_sums_by_lanes)(const rp_query *q, const double *restrict value,
+                                      SUM *restrict sums, SUM *restrict above,
+                                      SUM *restrict below, int lanes) {
+    int32_t n = q->n_rows, n_levels = q->n_levels;
+    NAME(rp_fill_lanes)(q, value, sums, lanes);
+    const SUM *all = sums + (int64_t)n * lanes;
     for (int32_t p = 0; p < n; p++) {
+        const SUM *end = sums + (int64_t)q->end[p] * lanes;
+        const SUM *begin = sums + (int64_t)q->begin[p] * lanes;
         int32_t level = q->sorted_level[p];
-        above[p] = level < highest ? sums[(int64_t)q->end[p] * lanes + level] : 0;
+        above[p] = end[n_levels] - end[level + 1];
+        below[p] = all[level] - begin[level];
     }
     if (!q->straight_end) return;
     for (int32_t p = 0; p < n; p++) {
+        const SUM *end = sums + (int64_t)q->straight_end[p] * lanes;
+        const SUM *begin = sums + (int64_t)q->straight_begin[p] * lanes;
         int32_t level = q->sorted_level[p];
-        if (level < highest) above[p] -= sums[(int64_t)q->straight_end[p] * lanes + level];
-    }
-}
-
-/* Lane r of sums[t] holds the sum of the values from t on whose level is at most r. */
-RP_INLINE void NAME(rp_below_lanes)(const rp_query *q, const double *restrict value,
-                                    SUM *restrict sums, SUM *restrict below, int lanes) {
-    int32_t n = q->n_rows;
-    SUM total[RP_LANES] = {0};
-    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = 0;
-    for (int32_t t = n - 1; t >= 0; t--) {
-        int32_t level = q->sorted_level[t];
-        SUM x = VALUE(t);
-#pragma omp simd
-        for (int r = 0; r < lanes; r++) {
-            total[r] += r >= level ? x : 0;
-            sums[(int64_t)t * lanes + r] = total[r];
-        }
-    }
-    for (int32_t p = 0; p < n; p++) {
-        int32_t level = q->sorted_level[p];
-        below[p] = level > 0 ? sums[(int64_t)q->begin[p] * lanes + level - 1] : 0;
-    }
-    if (!q->straight_begin) return;
-    for (int32_t p = 0; p < n; p++) {
-        int32_t level = q->sorted_level[p];
-        if (level > 0) below[p] -= sums[(int64_t)q->straight_begin[p] * lanes + level - 1];
+        above[p] -= end[n_levels] - end[level + 1];
+        below[p] -= all[level] - begin[level];
     }
 }
 
@@ -125,12 +113,13 @@ RP_INLINE void NAME(rp_below_tree)(const rp_query *q, const double *restrict val
 
 RP_INLINE void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
                              SUM *below) {
-    if (q->n_levels <= 5) {
-        NAME(rp_above_lanes)(q, value, sums, above, 4);
-        NAME(rp_below_lanes)(q, value, sums, below, 4);
-    } else if (q->n_levels <= RP_LANES + 1) {
-        NAME(rp_above_lanes)(q, value, sums, above, RP_LANES);
-        NAME(rp_below_lanes)(q, value, sums, below, RP_LANES);
+    int lanes = rp_lanes(q->n_levels);
+    if (lanes == 4) {
+        NAME(rp_sums_by_lanes)(q, value, sums, above, below, 4);
+    } else if (lanes == 8) {
+        NAME(rp_sums_by_lanes)(q, value, sums, above, below, 8);
+    } else if (lanes == 16) {
+        NAME(rp_sums_by_lanes)(q, value, sums, above, below, 16);
     } else {
         NAME(rp_above_tree)(q, value, sums, above);
         NAME(rp_below_tree)(q, value, sums, below);

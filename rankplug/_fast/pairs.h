@@ -8,7 +8,7 @@
  *     above[p] = sum of value[t] over t <  end[p]   with level[t] > level[p]
  *     below[p] = sum of value[t] over t >= begin[p] with level[t] < level[p]
  *
- * which cost O(1) a row for few levels ("lanes": one prefix sum a level) and O(log levels)
+ * which cost O(1) a row for few levels ("lanes": a prefix sum for each) and O(log levels)
  * for many (a 16-ary tree of prefix sums). A weight on the winning row of each pair needs
  * only other values: above(weight * value) and weight * below(value).
  *
@@ -25,7 +25,7 @@
 #include "clones.h"
 #include "sorting.h"
 
-#define RP_LANES 8                  /* prefix sums kept side by side */
+#define RP_MOST_LANES 16            /* prefix sums kept side by side */
 #define RP_FAN 16                   /* children of a tree node */
 #define RP_MAX_HEIGHT 8             /* 16^8 = 2^32 levels */
 #define RP_AHEAD 12                  /* rows between fetching a leaf and using it */
@@ -37,7 +37,7 @@ typedef struct {
     double *above;                  /* n */
     double *below;                  /* n */
     double *product;                /* n: of the Laplacian, for who needs a query's only */
-    double *sums;                   /* lanes: (n + 1) * RP_LANES; tree: its nodes */
+    double *sums;                   /* lanes: (n + 1) rows of them; tree: its nodes */
 } rp_workspace;
 
 /* One query and its active pairs; rows are numbered from the query's first one. */
@@ -114,9 +114,17 @@ RP_INLINE rp_tree rp_tree_layout(int64_t n_levels) {
     return tree;
 }
 
+/* How many lanes a query takes, one more than levels at least; 0 for a tree. */
+RP_INLINE int rp_lanes(int64_t n_levels) {
+    if (n_levels < 4) return 4;
+    if (n_levels < 8) return 8;
+    return n_levels < RP_MOST_LANES ? RP_MOST_LANES : 0;
+}
+
 /* Elements of `rp_workspace.sums` that a query needs. */
 RP_INLINE int64_t rp_sums_size(int64_t n_rows, int64_t n_levels) {
-    return n_levels <= RP_LANES + 1 ? (n_rows + 1) * RP_LANES : rp_tree_layout(n_levels).size;
+    int lanes = rp_lanes(n_levels);
+    return lanes ? (n_rows + 1) * lanes : rp_tree_layout(n_levels).size;
 }
 
 #define SUM double
