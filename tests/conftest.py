@@ -10,6 +10,9 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 # Waiting OpenMP threads of XGBoost otherwise keep the cores from each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Shells start what runs in the background with Ctrl-C ignored, and so would all tests of it be.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No deadline: machines differ in speed. Derandomised: a failure is the same everywhere.
 settings.register_profile("rankplug", deadline=None, derandomize=True)
 settings.load_profile("rankplug")
