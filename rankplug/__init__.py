@@ -5,8 +5,9 @@ The public names are loaded on first use, so that ``import rankplug`` stays fast
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankplug.lazy import loader
 
 __version__ = "0.1.0"
 
@@ -62,12 +63,7 @@ if TYPE_CHECKING:
     from rankplug.tuning import TuneResult, tune
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'rankplug' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"rankplug.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

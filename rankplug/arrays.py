@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,10 +17,12 @@ __all__ = [
     "Matrix",
     "as_matrix",
     "csr_of_parts",
+    "even_spans",
     "expand_group",
     "group_queries",
     "index_type",
     "integers_or_strings",
+    "n_stored",
     "query_id_vector",
     "rank_in_queries",
     "real_array",
@@ -103,11 +106,34 @@ def index_type(*largest: int) -> type[np.signedinteger[Any]]:
     return np.int32 if max(largest) <= np.iinfo(np.int32).max else np.int64
 
 
+def n_stored(X: Matrix) -> int:
+    """How many elements are stored: all of dense features, the nonzeros of sparse ones."""
+    return int(X.size if isinstance(X, np.ndarray) else X.nnz)
+
+
+def even_spans(starts: NDArray[np.int64], n_spans: int) -> list[tuple[int, int]]:
+    """Spans of neighbours with about equally many elements; at most so many, none empty.
+
+    Parameters
+    ----------
+    starts : int64 array of shape (n + 1,)
+        The number of elements before each of the n neighbours, and of all.
+    n_spans : int
+
+    Examples
+    --------
+    >>> even_spans(np.array([0, 5, 10, 20]), 2)
+    [(0, 2), (2, 3)]
+    """
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], n_spans + 1)[1:-1])
+    bounds = np.unique(np.concatenate(([0], cuts, [len(starts) - 1])))
+    return list(pairwise(bounds.tolist()))
+
+
 def row_blocks(X: Matrix, n_elements: int) -> Iterator[slice]:
     """Runs of rows of about so many stored elements; the last one ends with `X`."""
     n_rows = X.shape[0]
-    size = X.size if isinstance(X, np.ndarray) else X.nnz
-    step = max(1, int(n_elements * n_rows // max(size, 1)))
+    step = max(1, int(n_elements * n_rows // max(n_stored(X), 1)))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

@@ -20,6 +20,7 @@ from rankplug.arrays import (
     expand_group,
     group_queries,
     integers_or_strings,
+    n_stored,
     real_array,
     real_vector,
     row_slice,
@@ -27,16 +28,21 @@ from rankplug.arrays import (
 from rankplug.exceptions import DataError
 
 __all__ = [
+    "LARGEST_GRADE",
     "LabelRankingData",
     "Matrix",
     "RankingData",
     "as_matrix",
     "group_queries",
+    "n_stored",
     "no_pairs",
     "no_pairs_count",
 ]
 
 _ROWS_AT_ONCE = 2**20
+
+LARGEST_GRADE = 31
+"""Of relevance whose gain is ``2^y - 1``, as in XGBoost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +163,38 @@ class RankingData:
         ]
         return np.concatenate(parts)
 
+    @property
+    def row_weight(self) -> NDArray[np.float64] | None:
+        """The weight of the query of every row; None where queries have none."""
+        if self.query_weight is None:
+            return None
+        return np.repeat(self.query_weight, np.diff(self.query_ptr))
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether the relevance is grades, integers from 0 to 31, whose gain is ``2^y - 1``."""
+        y = self.relevance
+        return bool(np.all((y >= 0) & (y <= LARGEST_GRADE) & (y == np.floor(y))))
+
+    def linear_gains(self) -> NDArray[np.float64]:
+        """The gain of relevance that is no grade: ``y - min(y)`` of its query.
+
+        Raises
+        ------
+        DataError
+            If a difference overflows.
+        """
+        y = self.relevance
+        lowest = np.minimum.reduceat(y, self.query_ptr[:-1])
+        with np.errstate(over="ignore"):
+            gain: NDArray[np.float64] = y - np.repeat(lowest, np.diff(self.query_ptr))
+        if not np.isfinite(gain).all():
+            raise DataError(
+                f"relevance from {y.min():g} to {y.max():g} is too wide: differences overflow; "
+                "scale it"
+            )
+        return gain
+
     def require_pairs(self) -> None:
         """Raise `DataError` if no query of positive weight has two rows of different relevance."""
         same_query = np.ones(max(self.n_samples - 1, 0), dtype=bool)
@@ -165,10 +203,9 @@ class RankingData:
         pairs = same_query & (self.relevance[1:] != self.relevance[:-1])
         if not pairs.any():
             raise no_pairs(self.n_samples, self.n_queries)
-        if self.query_weight is not None:
-            weight = np.repeat(self.query_weight, np.diff(self.query_ptr))
-            if not weight[1:][pairs].any():
-                raise no_pairs_count()
+        weight = self.row_weight
+        if weight is not None and not weight[1:][pairs].any():
+            raise no_pairs_count()
 
     def __sizeof__(self) -> int:
         """Bytes of the arrays in memory; those that are mapped from a file take none."""

@@ -131,7 +131,7 @@ class SquaredHinge(PairLoss):
 class Hinge(PairLoss):
     """``h(t) = max(0, t)``, which has subgradients; its Hessian is of no use.
 
-    Implements `rankplug.optim.cutting_planes.LineLoss`.
+    Implements `rankplug.optim.bundle.LineLoss`.
     """
 
     @property

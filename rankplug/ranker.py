@@ -11,14 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from rankplug.arrays import rank_in_queries
 from rankplug.data import RankingData
 from rankplug.estimator import SolverEstimator, mean_of_defined, one_validation_set
-from rankplug.exceptions import DataError, ParameterError
+from rankplug.exceptions import ParameterError
 from rankplug.metrics import Ndcg, per_query
 from rankplug.solver import Solver
 
-__all__ = ["NO_RELEVANT_ROW", "Ranker", "has_grades", "ndcg_of_queries"]
+__all__ = ["NO_RELEVANT_ROW", "Ranker", "ndcg_of_queries"]
 
 NO_RELEVANT_ROW = "query has a relevant row"
-_LARGEST_GRADE = 31
 
 
 class Ranker(SolverEstimator):
@@ -165,7 +164,7 @@ class Ranker(SolverEstimator):
         """
         check_is_fitted(self)
         data = self._data(X, y, qid, sample_weight=sample_weight)
-        values = ndcg_of_queries(data, self.model_.predict(data.X), graded=has_grades(data))
+        values = ndcg_of_queries(data, self.model_.predict(data.X), graded=data.is_graded)
         return mean_of_defined(values, data.query_weight, NO_RELEVANT_ROW)
 
     def _data(
@@ -189,25 +188,11 @@ class Ranker(SolverEstimator):
         )
 
 
-def has_grades(data: RankingData) -> bool:
-    """Whether the relevance is made of grades, integers from 0 to 31."""
-    y = data.relevance
-    return bool(np.all((y >= 0) & (y <= _LARGEST_GRADE) & (y == np.floor(y))))
-
-
 def ndcg_of_queries(
     data: RankingData, scores: NDArray[np.float64], *, graded: bool
 ) -> NDArray[np.float64]:
     """NDCG@10 of each query with the gain that suits the relevance, NaN if nothing is relevant."""
     y, ndcg = data.relevance, Ndcg(10)
     if not graded:
-        lowest = np.minimum.reduceat(y, data.query_ptr[:-1])
-        with np.errstate(over="ignore"):
-            gain = y - np.repeat(lowest, np.diff(data.query_ptr))
-        if not np.isfinite(gain).all():
-            raise DataError(
-                f"relevance from {y.min():g} to {y.max():g} is too wide: differences overflow; "
-                "scale it"
-            )
-        y, ndcg = gain, Ndcg(10, gain="linear")
+        y, ndcg = data.linear_gains(), Ndcg(10, gain="linear")
     return per_query(y, scores, data.qid, ndcg)[str(ndcg)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug._fast import passes
-from rankplug.arrays import Matrix, row_slice
+from rankplug.arrays import Matrix, even_spans, row_slice
 from rankplug.interruption import raise_if_overdue
 
 __all__ = ["Rows"]
@@ -116,14 +116,6 @@ def _float64(X: Matrix) -> Any:
 
 def _spans(X: Matrix, index: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Runs of the chosen rows with about equally many elements."""
-    n_rows = len(index)
-    if isinstance(X, np.ndarray):
-        n_parts = min(n_rows, n_rows * X.shape[1] // _PART_ELEMENTS + 1)
-        cuts = np.linspace(0, n_rows, n_parts + 1)[1:-1].astype(np.int64)
-    else:
-        ends = np.cumsum(X.indptr[index + 1] - X.indptr[index], dtype=np.int64)
-        n_elements = int(ends[-1]) if n_rows else 0
-        n_parts = min(n_rows, n_elements // _PART_ELEMENTS + 1)
-        cuts = np.searchsorted(ends, np.linspace(0, n_elements, n_parts + 1)[1:-1])
-    bounds = np.unique(np.concatenate(([0], cuts, [n_rows])))
-    return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+    sizes = X.shape[1] if isinstance(X, np.ndarray) else X.indptr[index + 1] - X.indptr[index]
+    starts = np.concatenate(([0], np.cumsum(np.broadcast_to(sizes, len(index)), dtype=np.int64)))
+    return even_spans(starts, min(len(index), int(starts[-1]) // _PART_ELEMENTS + 1))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.arrays import row_slice
+from rankplug.arrays import even_spans, row_slice
 from rankplug.cores import available_cores
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.interruption import raise_if_overdue
@@ -181,9 +181,7 @@ def _cut(starts: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
     n_elements = int(starts[-1])
     many = max(_MANY_SHARDS, n_elements // _LARGEST_SHARD)
     n_shards = max(1, min(n_elements // _SHARD_ELEMENTS, most, many))
-    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], n_shards + 1)[1:-1])
-    bounds = np.unique(np.concatenate(([0], cuts, [len(starts) - 1])))
-    return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+    return even_spans(starts, n_shards)
 
 
 def _ranking_shard(

@@ -159,8 +159,7 @@ class A2dm2TopPush(Solver):
         )
         run = _Run(self, split, monitor)
         try:
-            with np.errstate(all="ignore"):
-                status = run.iterate(self._step(split))
+            status = run.iterate(self._step(split))
         except Overdue:
             status = "stopped"
         except FloatingPointError as error:

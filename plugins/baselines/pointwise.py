@@ -214,9 +214,7 @@ _REGRESSORS: dict[str, Callable[[Pointwise], Any]] = {
 
 
 def _fit(regressor: Any, data: RankingData) -> None:
-    weight = {}
-    if data.query_weight is not None:
-        weight = {"sample_weight": np.repeat(data.query_weight, np.diff(data.query_ptr))}
+    weight = {} if data.row_weight is None else {"sample_weight": data.row_weight}
     try:
         regressor.fit(as_taken(regressor, data.X), data.relevance, **weight)
     except (ArithmeticError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,10 +13,7 @@ from rankplug.parameters import Choice, Integer, Parameter
 from rankplug.solver import Data, SolverTags
 from rankplug_plugins.boosting.all_pairs import AllPairsLoss
 from rankplug_plugins.boosting.lightgbm_trees import LightGBMTrees
-from rankplug_plugins.boosting.relevance import gains, is_graded, levels
-
-if TYPE_CHECKING:
-    pass
+from rankplug_plugins.boosting.relevance import gains, levels
 
 __all__ = ["LightGBMAllPairs", "LightGBMLambdarank"]
 
@@ -80,7 +77,7 @@ class LightGBMLambdarank(LightGBMTrees):
                 f"{self.name}: LightGBM takes {_LARGEST_QUERY:,} rows of a query, but one has "
                 f"{largest:,}: use lightgbm-all-pairs, which has no limit"
             )
-        if self.objective == "rank_xendcg" and not is_graded(data):
+        if self.objective == "rank_xendcg" and not data.is_graded:
             raise DataError(
                 f"{self.name}: objective='rank_xendcg' takes integer relevance from 0 to 31 only: "
                 "use objective='lambdarank'"
@@ -89,7 +86,7 @@ class LightGBMLambdarank(LightGBMTrees):
     def _native_objective(self, data: RankingData) -> dict[str, Any]:
         if self.objective == "rank_xendcg":
             return {"objective": "rank_xendcg"}
-        gain = 2.0 ** np.arange(32) - 1 if is_graded(data) else np.arange(_STEPS + 1.0)
+        gain = 2.0 ** np.arange(32) - 1 if data.is_graded else np.arange(_STEPS + 1.0)
         return {
             "objective": "lambdarank",
             "lambdarank_truncation_level": self.truncation_level,
@@ -98,7 +95,7 @@ class LightGBMLambdarank(LightGBMTrees):
 
     def _labels(self, data: RankingData) -> dict[str, Any]:
         labels = data.relevance
-        if not is_graded(data):
+        if not data.is_graded:
             gain = gains(data)
             labels = np.round(gain / gain.max() * _STEPS)
         return {"label": labels, "group": np.diff(data.query_ptr)}

@@ -130,7 +130,7 @@ class LightGBMTrees(Solver):
         progress = _Progress(monitor, self.eval_metric, self.early_stopping_rounds)
         with translated("LightGBM", lightgbm.basic.LightGBMError):
             train = lightgbm.Dataset(
-                _features(data), weight=_row_weight(data), params=native, **self._labels(data)
+                _features(data), weight=data.row_weight, params=native, **self._labels(data)
             )
             watched: dict[str, Any] = {}
             if stop_by is not None:
@@ -221,9 +221,3 @@ def _require_variation(train: Any) -> None:
 
 def _features(data: RankingData) -> Any:
     return sparse.csr_matrix(data.X) if sparse.issparse(data.X) else data.X
-
-
-def _row_weight(data: RankingData) -> Any:
-    if data.query_weight is None:
-        return None
-    return np.repeat(data.query_weight, np.diff(data.query_ptr))

@@ -7,12 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import LARGEST_GRADE, LabelRankingData, RankingData
 from rankplug.exceptions import DataError
 
-__all__ = ["check_relevance", "gains", "is_graded", "levels"]
-
-_LARGEST_GRADE = 31
+__all__ = ["check_relevance", "gains", "levels"]
 
 
 def levels(data: RankingData | LabelRankingData) -> NDArray[np.float64]:
@@ -43,11 +41,6 @@ def _levels_of_rows(relevance: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranked
 
 
-def is_graded(data: RankingData) -> bool:
-    """Whether the relevance is grades, integers from 0 to 31, with the gain ``2^y - 1``."""
-    return len(_others(data.relevance, _LARGEST_GRADE)) == 0
-
-
 def gains(data: RankingData) -> NDArray[np.float64]:
     """The gain of relevance that is no grade: ``y - min(y)`` of its query, as in Ranker.score.
 
@@ -59,22 +52,15 @@ def gains(data: RankingData) -> NDArray[np.float64]:
     DataError
         If a difference overflows.
     """
-    lowest = np.minimum.reduceat(data.relevance, data.query_ptr[:-1])
-    gain: NDArray[np.float64] = data.relevance - np.repeat(lowest, np.diff(data.query_ptr))
-    largest = float(gain.max())
-    if not math.isfinite(largest):
-        raise DataError(
-            f"relevance from {data.relevance.min():g} to {data.relevance.max():g} is too wide: "
-            "differences overflow; scale it"
-        )
-    return np.ldexp(gain, -math.frexp(largest)[1])
+    gain = data.linear_gains()
+    return np.ldexp(gain, -math.frexp(float(gain.max()))[1])
 
 
 def check_relevance(data: RankingData | LabelRankingData, objective: str) -> None:
     """Raise `DataError` where an objective of XGBoost would refuse the relevance."""
     if objective not in ("rank:map", "rank:ndcg"):
         return
-    high, needed = _LARGEST_GRADE, "integer relevance from 0 to 31"
+    high, needed = LARGEST_GRADE, "integer relevance from 0 to 31"
     if objective == "rank:map":
         high, needed = 1, "relevance 0 or 1"
     wrong = _others(data.relevance[~np.isnan(data.relevance)], high)

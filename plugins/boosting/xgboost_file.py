@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug_plugins.boosting.tree_files import require, require_depth
 from rankplug_plugins.boosting.ubjson import parse_ubjson
 
 __all__ = ["check_xgboost_file"]
 
-_DEEPEST = 4096
 _INTEGERS = ("left_children", "right_children", "parents", "split_indices", "split_type")
 _REALS = ("split_conditions", "base_weights", "loss_changes", "sum_hessian")
 
@@ -32,12 +32,12 @@ def check_xgboost_file(content: bytes) -> None:
         learner = parse_ubjson(content)["learner"]
         param = learner["learner_model_param"]
         n_features = _count(param["num_feature"])
-        _require(_count(param["num_class"]) <= 1 and _count(param["num_target"]) == 1, "outputs")
-        _require(0 < n_features < 2**31, "num_feature")
+        require(_count(param["num_class"]) <= 1 and _count(param["num_target"]) == 1, "outputs")
+        require(0 < n_features < 2**31, "num_feature")
         for name in ("feature_names", "feature_types"):
-            _require(len(learner[name]) in (0, n_features), name)
+            require(len(learner[name]) in (0, n_features), name)
         booster = learner["gradient_booster"]
-        _require(booster["name"] == "gbtree", "booster")
+        require(booster["name"] == "gbtree", "booster")
         _check_trees(booster["model"], n_features)
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise ValueError(f"it lacks {error}") from None
@@ -46,12 +46,12 @@ def check_xgboost_file(content: bytes) -> None:
 def _check_trees(model: dict[str, Any], n_features: int) -> None:
     trees = model["trees"]
     n_trees = len(trees)
-    _require(_count(model["gbtree_model_param"]["num_trees"]) == n_trees, "num_trees")
-    _require(len(model["tree_info"]) == n_trees and not any(model["tree_info"]), "tree_info")
+    require(_count(model["gbtree_model_param"]["num_trees"]) == n_trees, "num_trees")
+    require(len(model["tree_info"]) == n_trees and not any(model["tree_info"]), "tree_info")
     rounds = np.array(model["iteration_indptr"], dtype=np.int64)
     ends = rounds[0] == 0 and rounds[-1] == n_trees
-    _require(bool(ends and (np.diff(rounds) >= 0).all()), "iteration_indptr")
-    _require(not any(len(part) for part in model.get("cats", {}).values()), "cats")
+    require(bool(ends and (np.diff(rounds) >= 0).all()), "iteration_indptr")
+    require(not any(len(part) for part in model.get("cats", {}).values()), "cats")
     for tree in trees:
         _check_tree(tree, n_features)
 
@@ -60,24 +60,24 @@ def _check_tree(tree: dict[str, Any], n_features: int) -> None:
     param = tree["tree_param"]
     n_nodes = _count(param["num_nodes"])
     one_output = _count(param["size_leaf_vector"]) <= 1
-    _require(n_nodes > 0 and _count(param["num_feature"]) == n_features and one_output, "tree")
+    require(n_nodes > 0 and _count(param["num_feature"]) == n_features and one_output, "tree")
     for names, kinds in ((_INTEGERS, "iu"), (_REALS, "f"), (("default_left",), "iu")):
         for name in names:
             array = np.asarray(tree[name])
-            _require(array.shape == (n_nodes,) and array.dtype.kind in kinds, name)
+            require(array.shape == (n_nodes,) and array.dtype.kind in kinds, name)
     left, right = (np.asarray(tree[name]) for name in ("left_children", "right_children"))
     inner = np.flatnonzero(left != -1)
-    _require(np.array_equal(inner, np.flatnonzero(right != -1)), "children")
+    require(np.array_equal(inner, np.flatnonzero(right != -1)), "children")
     children = np.concatenate((left[inner], right[inner]))
     # Without a second parent, and without one for the root, there is no way back.
-    _require(bool(np.all((children > 0) & (children < n_nodes))), "children")
-    _require(len(np.unique(children)) == len(children), "children")
-    _require(np.array_equal(np.asarray(tree["parents"])[children], np.tile(inner, 2)), "parents")
-    _require(_depth(left, right) <= _DEEPEST, "depth")
+    require(bool(np.all((children > 0) & (children < n_nodes))), "children")
+    require(len(np.unique(children)) == len(children), "children")
+    require(np.array_equal(np.asarray(tree["parents"])[children], np.tile(inner, 2)), "parents")
+    require_depth(left, right)
     split = np.asarray(tree["split_indices"])[inner]
-    _require(bool(np.all((split >= 0) & (split < n_features))), "split_indices")
+    require(bool(np.all((split >= 0) & (split < n_features))), "split_indices")
     kinds = np.asarray(tree["split_type"])
-    _require(bool(np.all((kinds == 0) | (kinds == 1))), "split_type")
+    require(bool(np.all((kinds == 0) | (kinds == 1))), "split_type")
     _check_categories(tree, inner[kinds[inner] == 1])
 
 
@@ -85,26 +85,14 @@ def _check_categories(tree: dict[str, Any], splits: NDArray[Any]) -> None:
     """The categories of each categorical split are a part of all of them."""
     names = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
     values, nodes, begins, sizes = (np.asarray(tree[name], dtype=np.int64) for name in names)
-    _require(np.array_equal(nodes, splits), "categories_nodes")
-    _require(bool(np.all((values >= 0) & (values < 2**24))), "categories")
-    _require(begins.shape == sizes.shape == nodes.shape, "categories_sizes")
+    require(np.array_equal(nodes, splits), "categories_nodes")
+    require(bool(np.all((values >= 0) & (values < 2**24))), "categories")
+    require(begins.shape == sizes.shape == nodes.shape, "categories_sizes")
     within = (begins >= 0) & (sizes > 0) & (begins <= len(values) - sizes)
-    _require(bool(within.all()), "categories_segments")
-
-
-def _depth(left: NDArray[Any], right: NDArray[Any]) -> int:
-    level, depth = np.array([0]), 0
-    while len(level := level[left[level] != -1]):
-        level, depth = np.concatenate((left[level], right[level])), depth + 1
-    return depth
+    require(bool(within.all()), "categories_segments")
 
 
 def _count(text: Any) -> int:
     """A number that XGBoost writes as text."""
-    _require(isinstance(text, str) and text.isdecimal() and len(text) < 12, f"number {text!r}")
+    require(isinstance(text, str) and text.isdecimal() and len(text) < 12, f"number {text!r}")
     return int(text)
-
-
-def _require(right: bool, what: str) -> None:
-    if not right:
-        raise ValueError(f"{what} cannot be right")

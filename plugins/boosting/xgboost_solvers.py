@@ -15,7 +15,7 @@ from rankplug.parameters import Choice, Integer, Optional, Parameter
 from rankplug.remote import RemoteRankingData
 from rankplug.solver import Data, Monitor, SolverResult, SolverTags
 from rankplug_plugins.boosting.all_pairs import AllPairsLoss
-from rankplug_plugins.boosting.relevance import check_relevance, gains, is_graded, levels
+from rankplug_plugins.boosting.relevance import check_relevance, gains, levels
 from rankplug_plugins.boosting.xgboost_cluster import boost_on_cluster
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_trees import XGBoostTrees
@@ -181,11 +181,11 @@ class XGBoostNdcg(_SampledPairs):
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         assert isinstance(data, RankingData)
-        return {"objective": "rank:ndcg", "ndcg_exp_gain": is_graded(data), **self._pairs()}
+        return {"objective": "rank:ndcg", "ndcg_exp_gain": data.is_graded, **self._pairs()}
 
     def _labels(self, data: Data) -> NDArray[np.float64]:
         assert isinstance(data, RankingData)
-        return data.relevance if is_graded(data) else gains(data)
+        return data.relevance if data.is_graded else gains(data)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

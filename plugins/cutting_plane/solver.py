@@ -206,8 +206,7 @@ def _solved(
 ) -> SolverResult:
     passes_before = problem.loss.n_passes
     try:
-        with np.errstate(all="ignore"):
-            found = problem.minimise(C, start, monitor.report)
+        found = problem.minimise(C, start, monitor.report)
     except FloatingPointError:
         raise DataError(
             f"the features are too large for C={C:g}: numbers overflow; scale the features, "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix
+from rankplug.data import LabelRankingData, Matrix, n_stored
 from rankplug.exceptions import DataError
 from rankplug.interruption import interrupted, pieces
 from rankplug.kernel_cache import KernelCache
@@ -81,8 +81,7 @@ class LinearWeights:
         _require_finite(norms)
         kind = fast.SparseScores if self._sparse else fast.DenseScores
         self.scores = kind(layout.item, layout.group_ptr, layout.n_channels, norms, data.X)
-        elements = data.X.nnz if self._sparse else data.X.size
-        of_group = elements / data.n_samples * np.diff(layout.group_ptr)
+        of_group = n_stored(data.X) / data.n_samples * np.diff(layout.group_ptr)
         self._work = _READS_OF_A_VISIT * of_group[layout.group]
 
     @property
@@ -299,8 +298,7 @@ class KernelWeights:
 
 def _cost_of_row(X: Matrix) -> float:
     """A row of the kernel matrix in scores, which take one product a support vector."""
-    elements = X.nnz if sparse.issparse(X) else X.size
-    return float(elements / X.shape[0]) + _PRODUCTS_OF_A_KERNEL
+    return n_stored(X) / X.shape[0] + _PRODUCTS_OF_A_KERNEL
 
 
 def _require_finite(squares: Vector) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData, n_stored
 from rankplug.exceptions import DataError
 from rankplug.interruption import interrupted, pieces
 from rankplug.kernel_cache import KernelCache
@@ -306,7 +306,7 @@ def _dual_graphs(
 
 def _mean_size(X: Matrix) -> float:
     """Elements of a row."""
-    return float((X.nnz if sparse.issparse(X) else X.size) / X.shape[0])
+    return n_stored(X) / X.shape[0]
 
 
 def _require_finite(curvature: Vector) -> None:

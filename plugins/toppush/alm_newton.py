@@ -17,7 +17,7 @@ there are many features. Scores follow the steps, so that line searches read no 
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,45 +62,50 @@ def alm_newton(
     """
     state = _State(problem, lam)
     bounds = Bounds(np.zeros(problem.n_features))
+    try:
+        status = _iterate(state, bounds, tol=tol, max_iter=max_iter, report=report)
+    except Overdue:
+        status = "stopped"
+    return Outcome(bounds, status, state.n_steps, state.n_passes)
+
+
+def _iterate(
+    state: _State, bounds: Bounds, *, tol: float, max_iter: int, report: Report
+) -> Literal["converged", "max_iter", "stopped"]:
     accuracy, decrement, n_inner = _FIRST_ACCURACY, math.inf, 0
     last_gap = math.inf
-    n_iter = 0
-    try:
-        for n_iter in range(max_iter + 1):
+    while True:
+        state.differentiate()
+        bounds.raise_to(state.lower_bound())
+        going = report(
+            state.n_steps,
+            objective=bounds.objective,
+            duality_gap=bounds.gap,
+            penalty=state.penalty,
+            n_passes=state.n_passes,
+        )
+        if bounds.closed(tol):
+            return "converged"
+        if not going:
+            return "stopped"
+        if state.n_steps == max_iter:
+            return "max_iter"
+        minimised = decrement <= accuracy and state.distance_to_minimum() <= bounds.gap
+        if minimised or n_inner >= _MOST_STEPS:
+            stuck = n_inner >= _MOST_STEPS and bounds.gap >= last_gap
+            if stuck:
+                return "stopped"
+            last_gap = bounds.gap
+            goal = min(_SHARE_OF_GAP * bounds.gap, _SHRINK * accuracy)
+            accuracy = max(goal, _SHARE_OF_GAP * tol)
+            state.update_multipliers(_GROWTH if n_inner <= _FEW_STEPS else 1.0)
             state.differentiate()
-            bounds.raise_to(state.lower_bound())
-            going = report(
-                n_iter,
-                objective=bounds.objective,
-                duality_gap=bounds.gap,
-                penalty=state.penalty,
-                n_passes=state.n_passes,
-            )
-            if bounds.closed(tol):
-                return Outcome(bounds, "converged", n_iter, state.n_passes)
-            if not going:
-                return Outcome(bounds, "stopped", n_iter, state.n_passes)
-            if n_iter == max_iter:
-                break
-            minimised = decrement <= accuracy and state.distance_to_minimum() <= bounds.gap
-            if minimised or n_inner >= _MOST_STEPS:
-                stuck = n_inner >= _MOST_STEPS and bounds.gap >= last_gap
-                if stuck:
-                    return Outcome(bounds, "stopped", n_iter, state.n_passes)
-                last_gap = bounds.gap
-                goal = min(_SHARE_OF_GAP * bounds.gap, _SHRINK * accuracy)
-                accuracy = max(goal, _SHARE_OF_GAP * tol)
-                state.update_multipliers(_GROWTH if n_inner <= _FEW_STEPS else 1.0)
-                state.differentiate()
-                n_inner = 0
-            length, decrement = state.newton_step()
-            if length < _FULL_ENOUGH:
-                decrement = math.inf
-            n_inner += 1
-            bounds.offer(state.w, state.objective())
-    except Overdue:
-        return Outcome(bounds, "stopped", n_iter, state.n_passes)
-    return Outcome(bounds, "max_iter", max_iter, state.n_passes)
+            n_inner = 0
+        length, decrement = state.newton_step()
+        if length < _FULL_ENOUGH:
+            decrement = math.inf
+        n_inner += 1
+        bounds.offer(state.w, state.objective())
 
 
 class _State:
@@ -110,6 +115,7 @@ class _State:
         self.problem = problem
         self.lam = lam
         self.penalty = _FIRST_PENALTY
+        self.n_steps = 0
         self.n_passes = 0.0
         self.w = np.zeros(problem.n_features)
         self.t = np.zeros(problem.n_queries)
@@ -178,6 +184,7 @@ class _State:
         self.t = self.t + length * dt
         self.pos_scores = self.pos_scores + length * line.pos_scores
         self.neg_scores = self.neg_scores + length * line.neg_scores
+        self.n_steps += 1
         return length, decrement
 
 

@@ -21,6 +21,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from rankplug.interruption import raise_if_overdue
+from rankplug.optim.cholesky import factorise
 from rankplug.rows import Rows
 from rankplug.top import TopProblem
 from rankplug_plugins.toppush.cone import Face
@@ -192,16 +193,6 @@ def _dense(X: Any) -> NDArray[np.float64]:
 
 def _solve_positive(matrix: NDArray[np.float64], right: Vector) -> Vector:
     """Solve by Cholesky; rounding of large penalties may ask for a tiny ridge."""
-    largest = float(np.abs(matrix.diagonal()).max())
-    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
-        raise FloatingPointError("the Hessian is too large for floating point")
-    ridge = 0.0
-    while ridge <= largest:
-        try:
-            factor = linalg.cho_factor(matrix, lower=True)
-            return np.asarray(linalg.cho_solve(factor, right))
-        except linalg.LinAlgError:
-            added = max(99.0 * ridge, 1e-15 * largest, 1e-300)
-            matrix[np.diag_indices_from(matrix)] += added
-            ridge += added
-    raise FloatingPointError("the Hessian has lost all digits to rounding")
+    if not np.isfinite(right).all():
+        raise FloatingPointError("the gradient is too large for floating point")
+    return np.asarray(linalg.cho_solve(factorise(matrix), right))

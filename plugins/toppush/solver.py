@@ -130,8 +130,7 @@ class TopPush(Solver):
         assert isinstance(data, RankingData)
         problem = make_top_problem(data, self.threshold, self.scope, self.top_k)
         try:
-            with np.errstate(all="ignore"):
-                found = self._minimise(problem, monitor)
+            found = self._minimise(problem, monitor)
         except FloatingPointError:
             raise DataError(
                 f"the features are too large for lam={self.lam:g}: numbers overflow; scale the "

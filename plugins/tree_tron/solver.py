@@ -144,8 +144,7 @@ class _Problem:
         self._counted_passes = 0.0
         self._preconditioner = make_preconditioner(solver.preconditioner, loss)
         self.move_to(None)
-        with np.errstate(over="ignore"):
-            self._gradient_at_zero = float(np.linalg.norm(self._point.loss_gradient))
+        self._gradient_at_zero = float(np.linalg.norm(self._point.loss_gradient))
 
     def move_to(self, w: Vector | None) -> None:
         """Start the next solution from `w` (0 for None)."""
@@ -156,8 +155,7 @@ class _Problem:
     def solve(self, C: float, monitor: Monitor) -> SolverResult:
         """Solve for this C."""
         try:
-            with np.errstate(all="ignore"):
-                found = self._minimise(C, monitor)
+            found = self._minimise(C, monitor)
         except FloatingPointError:
             raise DataError(
                 f"the features are too large for C={C:g}: numbers overflow; scale the features, "

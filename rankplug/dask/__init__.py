@@ -6,9 +6,10 @@ loaded on first use: workers, which know others of this package, need not wait f
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankplug.lazy import loader
 
 if importlib.util.find_spec("distributed") is None:
     raise ImportError("rankplug.dask needs Dask: pip install 'rankplug[dask]'")
@@ -31,12 +32,7 @@ if TYPE_CHECKING:
     from rankplug.dask.tuning import tune
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'rankplug.dask' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"rankplug.dask.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

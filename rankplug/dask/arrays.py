@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -45,25 +46,12 @@ def arrays_of(
 
     n = len(sizes)
     return ClusterArrays(
-        X=array([_features] * n, (n_features,)),
-        y=array([_relevance] * n, ()),
+        X=array([attrgetter("X")] * n, (n_features,)),
+        y=array([attrgetter("relevance")] * n, ()),
         qid=array([partial(_query_numbers, before=one) for one in before], ()),
-        sample_weight=array([_row_weight] * n, ()) if weighted else None,
+        sample_weight=array([attrgetter("row_weight")] * n, ()) if weighted else None,
     )
-
-
-def _features(data: RankingData) -> Any:
-    return data.X
-
-
-def _relevance(data: RankingData) -> NDArray[np.float64]:
-    return data.relevance
 
 
 def _query_numbers(data: RankingData, before: int) -> NDArray[np.int64]:
     return before + np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
-
-
-def _row_weight(data: RankingData) -> NDArray[np.float64]:
-    assert data.query_weight is not None
-    return np.repeat(data.query_weight, np.diff(data.query_ptr))

@@ -110,22 +110,15 @@ def assemble(
     together = [part for part in (*own, *taken) if part is not None]
     if len(together) <= 1:
         return together[0] if together else None
-    weighted = together[0].query_weight is not None
+    weights = [part.row_weight for part in together if part.row_weight is not None]
     data = RankingData.from_arrays(
         _stacked([part.X for part in together]),
         np.concatenate([part.relevance for part in together]),
         np.concatenate([part.qid for part in together]),
-        sample_weight=np.concatenate([_row_weight(part) for part in together])
-        if weighted
-        else None,
+        sample_weight=np.concatenate(weights) if weights else None,
         feature_names=together[0].feature_names,
     )
     return replace(data, order=None)
-
-
-def _row_weight(data: RankingData) -> NDArray[np.float64]:
-    assert data.query_weight is not None
-    return np.repeat(data.query_weight, np.diff(data.query_ptr))
 
 
 def _stacked(matrices: Sequence[Matrix]) -> Matrix:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
+
+from rankplug.arrays import even_spans
 
 __all__ = ["PARTITIONS_PER_THREAD", "equal_runs"]
 
@@ -23,7 +24,4 @@ def equal_runs(rows: Sequence[int], most: int) -> list[range]:
     """
     if len(rows) <= most:
         return [range(i, i + 1) for i in range(len(rows))]
-    ends = np.cumsum([0, *rows])
-    cuts = np.searchsorted(ends, np.linspace(0, ends[-1], max(most, 1) + 1)[1:-1])
-    bounds = np.unique(np.concatenate(([0], cuts, [len(rows)]))).tolist()
-    return [range(b, e) for b, e in pairwise(bounds)]
+    return [range(*span) for span in even_spans(np.cumsum([0, *rows]), max(most, 1))]

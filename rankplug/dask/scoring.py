@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import dask.array as da
@@ -15,7 +16,7 @@ from rankplug.data import RankingData
 from rankplug.estimator import mean_of_defined
 from rankplug.exceptions import DataError
 from rankplug.models import Model
-from rankplug.ranker import NO_RELEVANT_ROW, has_grades, ndcg_of_queries
+from rankplug.ranker import NO_RELEVANT_ROW, ndcg_of_queries
 from rankplug.scaling import predict_data
 
 __all__ = ["mean_ndcg", "predict_lazily"]
@@ -50,7 +51,7 @@ def mean_ndcg(model: Model, data: ClusterData) -> float:
     DataError
         If no query has a relevant row.
     """
-    graded = all(data.map(has_grades))
+    graded = all(data.map(attrgetter("is_graded")))
     sums = np.array(data.map(_ndcg_sums, model, graded)).T
     means = np.divide(sums[0], sums[1], out=np.full(len(sums[0]), np.nan), where=sums[1] > 0)
     return mean_of_defined(means, sums[1], NO_RELEVANT_ROW)

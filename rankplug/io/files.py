@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from rankplug.exceptions import DataError, ParameterError, nearest
 
@@ -22,13 +22,18 @@ __all__ = [
     "ENOUGH_PROBLEMS",
     "FORMATS",
     "InputFile",
+    "Paths",
     "format_to_write",
     "input_files",
     "problems",
+    "refuse_unfit",
     "replacing",
 ]
 
 FORMATS = ("svmlight", "csv", "parquet", "arrow")
+
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One file, or several that are read as one."""
 
 _COMPRESSION: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -200,6 +205,13 @@ def problems(where: object, found: Sequence[str]) -> DataError:
     if len(found) > len(shown):
         shown.append("and more")
     return DataError(f"{where} has several problems:" + "".join(f"\n  {line}" for line in shown))
+
+
+def refuse_unfit(format_: str, **arguments: object) -> None:
+    """Raise `ParameterError` if one of these is given, as files of the format take none."""
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: not for {format_} files, leave it out")
 
 
 def format_to_write(path: Path) -> str:

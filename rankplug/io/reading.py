@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,7 +16,7 @@ from rankplug.arrays import Matrix
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import label_roles, query_roles, read_columns
-from rankplug.io.files import InputFile, input_files
+from rankplug.io.files import InputFile, Paths, input_files, refuse_unfit
 from rankplug.io.prepared import is_folder, open_prepared
 from rankplug.io.svmlight import read_svmlight
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
@@ -24,8 +24,6 @@ from rankplug.parameters import Choice, Integer, Optional, check_parameters
 __all__ = ["read_data", "read_label_data"]
 
 _FLOAT_TYPES = ("float32", "float64", np.float32, np.float64)
-
-Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def read_data(
@@ -81,7 +79,7 @@ def read_data(
         If an argument does not fit the format.
     """
     if is_folder(path):
-        _refuse(
+        refuse_unfit(
             "prepared",
             format=format,
             label=label,
@@ -96,10 +94,10 @@ def read_data(
     files, format_ = input_files(path, format)
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":
-        _refuse(format_, label=label, qid=qid, weight=weight, features=features)
+        refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features)
         X, relevance, ids = form.read_text(files)
         return RankingData.from_arrays(X, relevance, ids, feature_names=form.feature_names)
-    _refuse(format_, n_features=n_features)
+    refuse_unfit(format_, n_features=n_features)
     choose = partial(
         query_roles,
         label=label,
@@ -157,14 +155,14 @@ def read_label_data(
     where = ", ".join(map(str, files))
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":
-        _refuse(format_, labels=labels, ranks=ranks or None, features=features)
+        refuse_unfit(format_, labels=labels, ranks=ranks or None, features=features)
         X, values, ids = form.read_text(files)
         if ids is not None:
             raise DataError(f"{where}: query ids are for read_data, which reads ranking data")
         return _class_data(where, X, _whole(values), form, like)
     if labels is None:
         raise ParameterError("name the class column, labels='...', or columns, labels=['...']")
-    _refuse(format_, n_features=n_features)
+    refuse_unfit(format_, n_features=n_features)
     choose = partial(label_roles, labels=labels, features=features, like=form.feature_names)
     roles, columns = read_columns(files, format_, choose, form.dtype)
     form = replace(form, feature_names=roles.features)
@@ -244,12 +242,6 @@ def _prepared(path: str | os.PathLike[str], like: RankingData | None) -> Ranking
             "training data: prepare it with the same n_features, or the same columns as features"
         )
     return data
-
-
-def _refuse(format_: str, **arguments: object) -> None:
-    given = [name for name, value in arguments.items() if value is not None]
-    if given:
-        raise ParameterError(f"{', '.join(given)}: not for {format_} files, leave it out")
 
 
 def _class_data(

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scipy import sparse
 
 from rankplug.data import RankingData
@@ -70,8 +69,8 @@ def _table(data: RankingData) -> Any:
         raise DataError("sparse features cannot be written as a table: write svmlight text")
     names = data.feature_names or [f"f{j + 1}" for j in range(data.n_features)]
     columns = {DEFAULT_LABEL: data.relevance, DEFAULT_QID: data.qid}
-    if data.query_weight is not None:
-        columns[_WEIGHT] = np.repeat(data.query_weight, np.diff(data.query_ptr))
+    if data.row_weight is not None:
+        columns[_WEIGHT] = data.row_weight
     taken = sorted(set(names) & set(columns))
     if taken:
         raise DataError(f"features called {', '.join(taken)}: these names have another meaning")

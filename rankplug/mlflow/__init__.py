@@ -6,8 +6,9 @@ to find the evaluator.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rankplug.lazy import loader
 
 _HOME = {
     "FLAVOR_NAME": "flavor",
@@ -47,12 +48,7 @@ if TYPE_CHECKING:
     from rankplug.mlflow.signature import PARAMS
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'rankplug.mlflow' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"rankplug.mlflow.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

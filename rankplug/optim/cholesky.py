@@ -14,6 +14,7 @@ Factor: TypeAlias = tuple[NDArray[np.float64], bool]
 """As `scipy.linalg.cho_solve` takes it."""
 
 _FIRST_RIDGE = 1e-15  # of the largest diagonal element
+_SMALLEST = 1e-300  # where all of them are 0
 _GROWTH = 100.0
 
 
@@ -34,8 +35,8 @@ def factorise(matrix: NDArray[np.float64]) -> Factor:
         raise FloatingPointError("a matrix is too large for floating point")
     diagonal = np.diag_indices_from(matrix)
     largest = float(np.abs(matrix[diagonal]).max())
-    ridge = _FIRST_RIDGE * largest
-    while ridge <= largest:
+    ridge = max(_FIRST_RIDGE * largest, _SMALLEST)
+    while ridge <= max(largest, _SMALLEST):
         try:
             factor: Factor = linalg.cho_factor(matrix, lower=True, check_finite=False)
         except linalg.LinAlgError:

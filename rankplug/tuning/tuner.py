@@ -39,7 +39,7 @@ _ARGUMENTS: Mapping[str, Parameter] = {
     "pruner": Optional(Choice(("wilcoxon", "median"))),
     "n_jobs": Integer(1),
     "seed": Integer(0, 2**32 - 1),
-    "scale": Choice(("none", "standard", "minmax", "maxabs")),
+    "scale": Choice(get_args(ScaleName)),
     "resume": Choice((True, False)),
     "refit": Choice((True, False)),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from rankplug.io.prepared.manifest import (
     Span,
     manifest_digest,
 )
+from rankplug.safe_files import parse_json
 from rankplug.scaling import ScaleName
 
 __all__ = ["read_manifest"]
@@ -53,7 +53,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     file = folder / MANIFEST
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
             f"{folder} is not a prepared folder, it has no {MANIFEST}: make one with "
@@ -61,7 +61,7 @@ def read_manifest(folder: Path) -> Manifest:
         ) from None
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise DataError(f"{file} is damaged: it is not JSON") from None
     try:
         _require_version(content)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import __version__
-from rankplug.arrays import index_type
+from rankplug.arrays import even_spans, index_type
 from rankplug.io.prepared.digests import Digests
 from rankplug.io.prepared.job import Job
 from rankplug.io.prepared.journal import State
@@ -131,6 +131,4 @@ def _starts(folder: Path, raw: RawRows, order: Order) -> NDArray[np.int64]:
 def _cut(starts: NDArray[np.int64], size: int, shard_bytes: int) -> list[tuple[int, int]]:
     """Runs of queries with about equally many elements, which take `size` bytes each."""
     n_shards = max(1, -(-int(starts[-1]) * size // shard_bytes))
-    wanted = np.linspace(0, starts[-1], n_shards + 1)[1:-1]
-    bounds = np.unique(np.concatenate(([0], np.searchsorted(starts, wanted), [len(starts) - 1])))
-    return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+    return even_spans(starts, n_shards)

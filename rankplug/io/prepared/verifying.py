@@ -66,9 +66,13 @@ def _invalid(folder: PreparedFolder) -> Iterator[str]:
 
 def _is_canonical(X: Any) -> bool:
     """Whether columns ascend within each row, and there are such columns."""
-    if np.any(np.diff(X.indptr) < 0):
+    row_ptr, columns = X.indptr, X.indices
+    if np.any(row_ptr[1:] < row_ptr[:-1]) or not row_ptr[0] == 0 <= row_ptr[-1] == len(columns):
         return False
-    ascending = np.diff(X.indices, prepend=-1) > 0
-    ascending[X.indptr[:-1][np.diff(X.indptr) > 0]] = True
-    within = X.nnz == 0 or (X.indices.min() >= 0 and X.indices.max() < X.shape[1])
-    return bool(ascending.all() and within)
+    if np.any((columns < 0) | (columns >= X.shape[1])):
+        return False
+    descending = columns[1:] <= columns[:-1]
+    first_of_rows = row_ptr[1:-1]
+    inner = (first_of_rows > 0) & (first_of_rows < len(columns))
+    descending[first_of_rows[inner] - 1] = False
+    return not descending.any()

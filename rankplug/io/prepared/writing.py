@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import common_roles, query_roles
-from rankplug.io.files import FORMATS, InputFile, input_files
+from rankplug.io.files import FORMATS, InputFile, Paths, input_files, refuse_unfit
 from rankplug.io.prepared.arranging import arrange, needs_arranging
 from rankplug.io.prepared.folder import PreparedFolder, open_prepared
 from rankplug.io.prepared.inputs import Input, TableInput, TextInput
@@ -37,7 +37,6 @@ from rankplug.scaling import ScaleName
 
 __all__ = ["prepare"]
 
-Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _SHARD_BYTES = 1 << 27
 
@@ -46,7 +45,7 @@ _ARGUMENTS = {
     "n_features": Optional(Integer(1)),
     "dense": Optional(Choice((True, False))),
     "dtype": Optional(Choice(("float32", "float64"))),
-    "scale": Choice(("none", "standard", "minmax", "maxabs")),
+    "scale": Choice(get_args(ScaleName)),
     "shard_bytes": Integer(1),
     "overwrite": Choice((True, False)),
 }
@@ -164,9 +163,7 @@ def _check(wish: Wish) -> None:
     """Raise `ParameterError` if arguments do not fit the format or each other."""
     columns = ("label", "qid", "weight", "features")
     unfit = columns if wish.format == "svmlight" else ("n_features",)
-    given = [name for name in unfit if getattr(wish, name) is not None]
-    if given:
-        raise ParameterError(f"{', '.join(given)}: not for {wish.format} files, leave it out")
+    refuse_unfit(wish.format, **{name: getattr(wish, name) for name in unfit})
     if wish.dense is False and wish.scale in ("standard", "minmax"):
         raise ParameterError(
             f"scale={wish.scale!r} would make sparse features dense: use 'maxabs' or 'none'"
