@@ -25,7 +25,7 @@ from distributed import Client, LocalCluster
 from benchmarks.measure import alternate
 from rankplug import RankingData, datasets, make_solver
 from rankplug.dask import ClusterData
-from rankplug.dask.cluster_shards import ClusterShards
+from rankplug.dask.cluster_shards import FAN_IN, ClusterShards
 from rankplug.dask.messages import Call, Message
 from rankplug.objectives import SquaredHinge, open_pairs
 from rankplug.reductions import Reduction
@@ -184,7 +184,7 @@ def _traffic(data: ClusterData) -> Row:
     return {
         "partitions": data.n_partitions,
         "bytes_sent_per_task": len(pickle.dumps(message)),
-        "bytes_home": v.nbytes,
+        "bytes_home": min(data.n_partitions, FAN_IN) * v.nbytes,
     }
 
 

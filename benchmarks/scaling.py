@@ -29,6 +29,7 @@ from benchmarks.simulator import (
     solve_seconds,
 )
 from rankplug.dask import ClusterData
+from rankplug.dask.cluster_shards import FAN_IN
 from rankplug.data import RankingData
 from rankplug.objectives import SquaredHinge, open_pairs
 from rankplug.shards import Shards
@@ -39,7 +40,6 @@ _WORKERS = (1, 2, 4)
 _PARTITIONS_PER_THREAD = 2
 _FEATURES = 136
 _ROWS_PER_QUERY = 100
-_FAN_IN = 8
 _IN_PROCESS = Network(np.inf, 0.0, 0.0, 0.0)
 
 
@@ -123,7 +123,7 @@ def network_constants(client: Any, rounds: int) -> Network:
 
     costs, seconds = [], []
     for n in (1, 2, 8, 16, 64):
-        additions = Cluster(workers_per_machine=n, fan_in=_FAN_IN).additions
+        additions = Cluster(workers_per_machine=n, fan_in=FAN_IN).additions
         costs.append([1, n + sum(additions), len(additions)])
         load = Workload(n * _ROWS_PER_QUERY, 1, 1, 8)
         seconds.append(median(cluster_pass_seconds(client, load, n, 4 * rounds)))

@@ -125,9 +125,9 @@ class Cluster:
 
     @property
     def additions(self) -> list[int]:
-        """Tasks on each level of the tree; the last level has one."""
+        """Tasks on each level of the tree; the client adds what the last level returns."""
         levels, n = [], self.n_partitions
-        while n > 1:
+        while n > self.fan_in:
             n = math.ceil(n / self.fan_in)
             levels.append(n)
         return levels
@@ -142,8 +142,8 @@ class Pass:
     bytes_read, flops : float
         Of all partitions.
     bytes_moved : float
-        Between processes, at most: the vector to the partitions, and every sum but one to the
-        next level or home.
+        Between processes, at most: the vector to the partitions, and every sum to the next level
+        or home.
     n_tasks, n_levels : int
         Tasks of the round, and levels of additions.
     task_seconds : float
@@ -181,7 +181,7 @@ def simulate(
     levels = cluster.additions
     for n in levels:
         ready = _added(ready, n, load, network, cluster.fan_in)
-    home = load.vector_bytes / network.bandwidth
+    home = len(ready) * load.vector_bytes / network.bandwidth
     n_tasks = cluster.n_partitions + sum(levels)
     return Pass(
         bytes_read=load.bytes_read,

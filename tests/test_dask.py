@@ -184,7 +184,7 @@ def test_messages_do_not_depend_on_the_number_of_rows(client, arrays, monkeypatc
             results.append([np.size(one) for one in home])
     assert operations[0] == operations[1]
     assert len(operations[0]) == 4  # start_direction and extend_direction go with loss_along
-    assert {n_tasks for n_tasks, _ in operations[0]} == {5}  # four partitions and an addition
+    assert {n_tasks for n_tasks, _ in operations[0]} == {4}  # one a partition, added up here
     assert results == [[1, D, D, 1]] * 2
 
 

@@ -8,7 +8,8 @@ import contextlib
 import time
 import uuid
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from dask.delayed import Delayed
 from distributed import Client, Future, KilledWorker, wait
@@ -20,7 +21,9 @@ from rankplug.exceptions import ClusterError, ParameterError
 from rankplug.interruption import raise_if_overdue
 from rankplug.parameters import Optional, Real, check_parameters
 
-__all__ = ["Cluster", "Graph", "connect", "unique_name"]
+__all__ = ["Cluster", "Graph", "connect", "release", "same", "same_future", "unique_name"]
+
+T = TypeVar("T")
 
 Graph: TypeAlias = Mapping[Any, Any]
 """Tasks ``{key: (function, argument or key or future, ...)}``, as Dask writes them."""
@@ -81,20 +84,25 @@ class Cluster:
                 raise self._silence() from None
         return future
 
+    def results(self, graph: Graph, keys: Sequence[Hashable]) -> list[Any]:
+        """Have the tasks done and return the results of those named."""
+        futures = self.start(graph, keys)
+        try:
+            self.wait(futures)
+            return self._fetch(futures)
+        finally:
+            release(futures)
+
     def run(self, graph: Graph, key: Hashable) -> Any:
         """Have the tasks done and return the result of one."""
-        (future,) = self.start(graph, [key])
-        try:
-            self.wait([future])
-            return self._fetch(future)
-        finally:
-            future.release()
+        (result,) = self.results(graph, [key])
+        return result
 
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Wait for the results, bring them together on a worker, and fetch them."""
         self.wait(futures)
         name = unique_name("gather")
-        results: list[Any] = self.run({name: (_same, list(futures))}, name)
+        results: list[Any] = self.run({name: (same, list(futures))}, name)
         return results
 
     def wait(self, futures: Sequence[Future]) -> None:
@@ -111,14 +119,16 @@ class Cluster:
             with self._explained(), contextlib.suppress(TimeoutError):
                 wait(pending, timeout=_LOOK_EVERY)
 
-    def _fetch(self, future: Future) -> Any:
+    def _fetch(self, futures: Sequence[Future]) -> list[Any]:
+        gather = partial(self.client.gather, list(futures), asynchronous=True)
         with self._explained():
             try:
-                return future.result(timeout=self.timeout)
+                results: list[Any] = self.client.sync(gather, callback_timeout=self.timeout)
             except TimeoutError:
-                if future.status == "error":  # it is the task's own
+                if any(future.status == "error" for future in futures):  # it is the task's own
                     raise
                 raise self._silence() from None
+        return results
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -192,13 +202,25 @@ def connect(client: Client | None, timeout: float | None) -> Cluster:
     return Cluster(client, timeout)
 
 
+def release(futures: Sequence[Future]) -> None:
+    """Let the workers forget the results, unless there is another future of them."""
+    for future in futures:
+        future.release()
+
+
+def same_future(future: Future) -> Future:
+    """Another one of the same task, which is kept as long as one of them is not released."""
+    return Future(future.key, future.client)
+
+
+def same(value: T) -> T:
+    """A task: what it depends on."""
+    return value
+
+
 def unique_name(what: str) -> str:
     """A key that nobody else has; on dashboards it is shown as `what`."""
     return f"rankplug-{what.replace('_', '-')}-{uuid.uuid4().hex}"
-
-
-def _same(results: list[Any]) -> list[Any]:
-    return results
 
 
 def _address(client: Client) -> str:

@@ -9,25 +9,27 @@ from typing import Any, TypeVar, cast
 from distributed import Future
 
 from rankplug.dask.cell import Part, add, work
-from rankplug.dask.cluster import Cluster, unique_name
+from rankplug.dask.cluster import Cluster, same, unique_name
 from rankplug.dask.messages import Call, Message
 from rankplug.dask.mirror import follow
 from rankplug.shard import ShardState
 from rankplug.shards import Shards
 
-__all__ = ["ClusterShards"]
+__all__ = ["FAN_IN", "ClusterShards"]
 
 T = TypeVar("T")
 
-_FAN_IN = 8
+FAN_IN = 8
+"""Sums added up by one task, and at most so many here."""
 _LONG_MESSAGE = 2**16  # bytes
 
 
 class ClusterShards(Shards):
     """A cell with shards next to each partition, and a coordinator here that knows no row.
 
-    Every operation with a result is one task a partition and a tree of additions; the tree depends
-    on the number of partitions alone, so that results do not depend on the number of workers.
+    Every operation with a result is one task a partition and a tree of additions, of which the last
+    one is done here; the tree depends on the number of partitions alone, so that results do not
+    depend on the number of workers.
 
     Parameters
     ----------
@@ -105,18 +107,14 @@ class ClusterShards(Shards):
         if message.state is not None or message.nbytes > _LONG_MESSAGE:
             # A task of its own: it goes once to each worker, not once to each partition.
             sent = f"{name}-message"
-            graph[sent] = (_same, message)
+            graph[sent] = (same, message)
         keys: list[Hashable] = [(name, i) for i in range(len(self._places))]
         for key, place in zip(keys, self._places, strict=True):
             graph[key] = (work, *place, sent)
         level = 0
-        while len(keys) > 1:
-            groups = [keys[b : b + _FAN_IN] for b in range(0, len(keys), _FAN_IN)]
+        while len(keys) > FAN_IN:
+            groups = [keys[b : b + FAN_IN] for b in range(0, len(keys), FAN_IN)]
             keys = [(f"{name}-add", level, j) for j in range(len(groups))]
             graph.update({key: (add, group) for key, group in zip(keys, groups, strict=True)})
             level += 1
-        return cast(Part, self._cluster.run(graph, keys[0]))
-
-
-def _same(message: Message) -> Message:
-    return message
+        return add(self._cluster.results(graph, keys))

@@ -14,7 +14,7 @@ from distributed import Client, Future
 from rankplug.affine import Scaling
 from rankplug.dask.arrays import ClusterArrays, arrays_of
 from rankplug.dask.cell import Opening, open_cell
-from rankplug.dask.cluster import Cluster, connect, unique_name
+from rankplug.dask.cluster import Cluster, connect, release, same_future, unique_name
 from rankplug.dask.cluster_shards import ClusterShards
 from rankplug.dask.facts import facts_of, require_same_features
 from rankplug.dask.loading import load_partitions
@@ -64,7 +64,7 @@ class ClusterData(RemoteRankingData):
             raise DataError("there are no rows in any partition: at least one is needed")
         self._facts = [found[i] for i in filled]
         require_same_features(self._facts)
-        self.partitions = tuple(_same_future(partitions[i]) for i in filled)
+        self.partitions = tuple(same_future(partitions[i]) for i in filled)
         self.sizes = tuple(one.n_samples for one in self._facts)
         self.feature_names = self._facts[0].feature_names
         self.weighted = self._facts[0].weighted
@@ -137,7 +137,7 @@ class ClusterData(RemoteRankingData):
         try:
             return cls(cluster, partitions)
         finally:
-            _release(partitions)
+            release(partitions)
 
     @classmethod
     def from_prepared(
@@ -231,7 +231,7 @@ class ClusterData(RemoteRankingData):
         try:
             return self._cluster.gather(futures)
         finally:
-            _release(futures)
+            release(futures)
 
     def transform(self, function: Callable[..., RankingData | None], *args: Any) -> ClusterData:
         """New data on the same workers: ``function(data, *args)`` of each partition.
@@ -271,11 +271,11 @@ class ClusterData(RemoteRankingData):
                 self._cluster, cells, self.partitions, self.n_features, self.n_samples
             )
         finally:
-            _release(cells)
+            release(cells)
 
     def close(self) -> None:
         """Let the workers forget the rows, unless somebody else needs them."""
-        _release(self.partitions)
+        release(self.partitions)
         self._is_closed = True
 
     def __enter__(self) -> Self:
@@ -294,16 +294,6 @@ class ClusterData(RemoteRankingData):
         call, name = Call(function, args), unique_name(getattr(function, "__name__", "map"))
         graph = {(name, i): (call, part) for i, part in enumerate(self.partitions)}
         return self._cluster.start(graph, list(graph))
-
-
-def _same_future(future: Future) -> Future:
-    """Another one of the same task, which is kept as long as one of them is not released."""
-    return Future(future.key, future.client)
-
-
-def _release(futures: Sequence[Future]) -> None:
-    for future in futures:
-        future.release()
 
 
 def _largest_squared_norm(data: RankingData) -> float:

@@ -11,7 +11,7 @@ from dask.delayed import delayed
 from distributed import Future
 
 from rankplug.dask.borders import Crossing, find_crossings, may_overlap, require_one_kind
-from rankplug.dask.cluster import Cluster, unique_name
+from rankplug.dask.cluster import Cluster, release, same_future, unique_name
 from rankplug.dask.inputs import row_parts
 from rankplug.dask.reading import (
     Ends,
@@ -53,8 +53,7 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
         runs = equal_runs(rows, PARTITIONS_PER_THREAD * cluster.n_threads)
         return _assembled(cluster, filled, runs, crossings)
     finally:
-        for future in futures:
-            future.release()
+        release(futures)
 
 
 def _ends(cluster: Cluster, futures: Sequence[Future]) -> tuple[list[Ends], list[Future]]:
@@ -108,7 +107,7 @@ def _assembled(
         if len(run) > 1 or given_up[k] or taken[k]:
             graph[name, k] = (_Assembly(given_up[k]), [parts[i] for i in run], taken[k])
     made = dict(zip(graph, cluster.start(graph, list(graph)), strict=True)) if graph else {}
-    return [made.get((name, k)) or _kept(parts[run[0]]) for k, run in enumerate(runs)]
+    return [made.get((name, k)) or same_future(parts[run[0]]) for k, run in enumerate(runs)]
 
 
 class _Assembly:
@@ -119,8 +118,3 @@ class _Assembly:
 
     def __call__(self, parts: Any, taken: Any) -> Any:
         return assemble(parts, self._given_up, taken)
-
-
-def _kept(future: Future) -> Future:
-    """The same future once more, to be released by somebody else."""
-    return Future(future.key, future.client)
