@@ -77,7 +77,7 @@ class Shards(ABC):
     def sample_fraction(self) -> float:
         """The fraction of the rows that estimates a Hessian well: 150 rows a column are many."""
         n_rows = self.n_rows
-        enough = max(_SAMPLE_ROWS, min(0.1 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
+        enough = max(_SAMPLE_ROWS, min(0.5 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
         return min(1.0, enough / n_rows)
 
 

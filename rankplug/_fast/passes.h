@@ -21,6 +21,7 @@ RP_INLINE double NAME(rp_product)(const FLOAT *x, const double *v, int64_t d) {
         s2 += RP_LOAD(floats, x + k + 8) * RP_LOAD(rp_four, v + k + 8);
         s3 += RP_LOAD(floats, x + k + 12) * RP_LOAD(rp_four, v + k + 12);
     }
+    for (; k + 4 <= d; k += 4) s0 += RP_LOAD(floats, x + k) * RP_LOAD(rp_four, v + k);
     s0 = (s0 + s2) + (s1 + s3);
 #else
     double s0[4] = {0.0};
