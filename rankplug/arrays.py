@@ -19,6 +19,7 @@ __all__ = [
     "csr_of_parts",
     "even_spans",
     "expand_group",
+    "far_origin",
     "group_queries",
     "index_type",
     "integers_or_strings",
@@ -34,6 +35,8 @@ __all__ = [
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
 
 _EXACT_FLOAT_INTEGERS = 2.0**53
+_SAMPLE_ROWS = 1000
+_FAR = 10.0
 
 
 def as_matrix(
@@ -128,6 +131,20 @@ def even_spans(starts: NDArray[np.int64], n_spans: int) -> list[tuple[int, int]]
     cuts = np.searchsorted(starts, np.linspace(0, starts[-1], n_spans + 1)[1:-1])
     bounds = np.unique(np.concatenate(([0], cuts, [len(starts) - 1])))
     return list(pairwise(bounds.tolist()))
+
+
+def far_origin(X: Matrix) -> NDArray[np.float64] | None:
+    """Means of the columns that vary little beside their distance from 0, and 0 for the others.
+
+    From a sample of the rows. None if there is no such column, or `X` is sparse.
+    """
+    if not isinstance(X, np.ndarray):
+        return None
+    some = np.asarray(X[:: max(1, X.shape[0] // _SAMPLE_ROWS)], dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = some.mean(axis=0), some.std(axis=0)
+        far = np.isfinite(mean) & (deviation > 0) & (np.abs(mean) > _FAR * deviation)
+    return np.where(far, mean, 0.0) if far.any() else None
 
 
 def row_blocks(X: Matrix, n_elements: int) -> Iterator[slice]:

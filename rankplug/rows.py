@@ -31,22 +31,26 @@ class Rows:
     ----------
     X : dense or CSR features
     index : int64 array of shape (n_rows,), ascending
+    origin : float64 array of shape (n_columns,), optional
+        What is subtracted from every row; for dense features only.
     """
 
-    def __init__(self, X: Matrix, index: NDArray[np.int64]) -> None:
-        self.X, self.index = X, index
+    def __init__(self, X: Matrix, index: NDArray[np.int64], origin: Vector | None = None) -> None:
+        self.X, self.index, self.origin = X, index, origin
         self.n_rows, self.n_columns = len(index), int(X.shape[1])
         self._parts = [_Part(X, index, b, e) for b, e in _spans(X, index)]
 
     def take(self, places: NDArray[np.int64]) -> Rows:
         """The rows at some ascending places among these."""
-        return Rows(self.X, self.index[places])
+        return Rows(self.X, self.index[places], self.origin)
 
     def dot(self, v: Vector) -> Vector:
         """``X v``, X being these rows."""
         z = np.empty(self.n_rows)
         for part in self._in_turn():
             part.dot(v, z[part.span])
+        if self.origin is not None:
+            z -= self.origin @ v
         return z
 
     def transposed_dot(self, u: Vector) -> Vector:
@@ -54,6 +58,8 @@ class Rows:
         g = np.zeros(self.n_columns)
         for part in self._in_turn():
             part.add_transposed_dot(u[part.span], g)
+        if self.origin is not None:
+            g -= u.sum() * self.origin
         return g
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
@@ -62,11 +68,14 @@ class Rows:
         Blocks are of bounded size, and not to be changed: one may be a part of X itself.
         """
         for part in self._in_turn():
-            yield part.span, part.values()
+            yield part.span, self._moved(part.values())
 
     def gather(self) -> Any:
         """All rows as one float64 matrix."""
-        return _float64(self.X[self.index])
+        return self._moved(_float64(self.X[self.index]))
+
+    def _moved(self, values: Any) -> Any:
+        return values if self.origin is None else values - self.origin
 
     def _in_turn(self) -> Iterator[_Part]:
         for part in self._parts:

@@ -29,6 +29,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.arrays import far_origin
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.rows import Rows
@@ -46,7 +47,8 @@ class TopProblem:
     Attributes
     ----------
     rows : Rows
-        Positives and negatives, those of a query next to each other.
+        Positives and negatives, those of a query next to each other. Columns far from 0 are moved
+        there, which changes no difference of scores and keeps their digits.
     pos_places, neg_places : int64 arrays of shapes (m,) and (n,)
         Which of the rows are positives and which negatives.
     pos_ptr, neg_ptr : int64 arrays of shape (n_queries + 1,)
@@ -205,7 +207,7 @@ def make_top_problem(
     else:
         n_pos, n_neg = np.array([len(pos_places)]), np.array([len(neg_places)])
     return TopProblem(
-        Rows(data.X, rows),
+        Rows(data.X, rows, far_origin(data.X)),
         pos_places,
         neg_places,
         np.concatenate(([0], np.cumsum(n_pos))),
