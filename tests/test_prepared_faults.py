@@ -405,6 +405,8 @@ def test_a_manifest_is_checked_strictly(folder, path, value, message):
         ("columns", [-1], "indices"),
         ("columns", [1, 1], "indices"),
         ("row_ptr", [0, 10, 9], "indices"),
+        ("row_ptr", [0, 2**31 - 1], "indices"),
+        ("row_ptr", [0, -(2**31), 2**31 - 1], "indices"),
         ("values", [np.inf], "not finite"),
         ("query_ptr", [0, 9, 8], "query_ptr.npy is damaged"),
         ("query_ptr", [1], "query_ptr.npy is damaged"),
