@@ -19,7 +19,8 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.testing.graphs import graph_loss
 
 WALL = 40
-LANES, FAN, RUN, SUMS, CHUNK_BYTES = 8, 16, 12, 16, 16384
+LANES, FAN, RUN, SUMS, CHUNK_BYTES = (4, 8, 16), 16, 12, 16, 16384
+LEVELS = sorted({n + extra for n in LANES for extra in (-1, 0, 1)})
 
 
 class Walls:
@@ -100,7 +101,7 @@ def check_pairs(sizes, n_levels, seed, band=np.inf, margin=1.0):
 @pytest.mark.parametrize("band", [np.inf, 0.25])
 def test_pairs_of_up_to_seventy_rows(band):
     for n in range(1, 71):
-        for n_levels in {1, 2, LANES, LANES + 1, LANES + 2, FAN, FAN + 1, n}:
+        for n_levels in {1, 2, *LEVELS, n}:
             if n_levels <= n:
                 check_pairs([n], n_levels, n, band)
 
@@ -108,7 +109,7 @@ def test_pairs_of_up_to_seventy_rows(band):
 def test_queries_side_by_side_keep_to_their_rows():
     """Small ones between large ones, and with none in between."""
     sizes = [1, RUN, 0, RUN + 1, 1, 2 * RUN + 1, 70, 0, 2, 33]
-    for n_levels in (1, 2, LANES + 1, LANES + 2, FAN + 1, 70):
+    for n_levels in (1, 2, *LEVELS, 70):
         check_pairs(sizes, n_levels, n_levels)
         check_pairs(sizes[::-1], n_levels, n_levels, band=0.5)
 
