@@ -34,7 +34,6 @@ from rankplug.solver import Solver, SolverResult
 
 Row = dict[str, Any]
 
-_PARTITIONS = 4
 _DOCUMENTS = 100
 _KILLS = 10
 
@@ -47,16 +46,18 @@ def cluster(tiny: bool, rounds: int) -> Iterator[Row]:
     """
     n_queries = 160 if tiny else 20_000
     solver = make_solver("tree-tron", C=1e-4)
-    with ExitStack() as stack:
-        data: dict[str, ClusterData] = {}
-        for n in (1, 2):
-            client = stack.enter_context(workers(n))
-            places = list(client.nthreads())
-            data[str(n)] = stack.enter_context(_web_search(client, n_queries, places))
-        passes = _calls(stack, data)
-        trainings = {name: partial(solver.solve, one) for name, one in data.items()}
-        yield from _rows("hessian product", passes, data, 8 * rounds)
-        yield from _rows("training", trainings, data, rounds)
+    with ExitStack() as clusters:
+        clients = {str(n): clusters.enter_context(workers(n)) for n in (1, 2)}
+        for n_partitions in (2, 4):
+            with ExitStack() as stack:
+                data: dict[str, ClusterData] = {}
+                for name, client in clients.items():
+                    made = _web_search(client, n_queries, n_partitions, list(client.nthreads()))
+                    data[name] = stack.enter_context(made)
+                passes = _calls(stack, data)
+                trainings = {name: partial(solver.solve, one) for name, one in data.items()}
+                yield from _rows("hessian product", passes, data, 8 * rounds)
+                yield from _rows("training", trainings, data, rounds)
 
 
 def cluster_kills(tiny: bool, rounds: int) -> Iterator[Row]:  # noqa: ARG001
@@ -69,13 +70,13 @@ def cluster_kills(tiny: bool, rounds: int) -> Iterator[Row]:  # noqa: ARG001
         workers(2) as client,
     ):
         n_queries = 160 if tiny else 1_000
-        with _web_search(client, n_queries) as data:
+        with _web_search(client, n_queries, 4) as data:
             undisturbed = solver.solve(data)
         for _ in range(2 if tiny else _KILLS):
             client.wait_for_workers(2, timeout=600)
             moment = float(rng.uniform(0.0, 0.7 * undisturbed.seconds))
             victim = str(rng.choice(sorted(client.nthreads())))
-            with _web_search(client, n_queries) as data:
+            with _web_search(client, n_queries, 4) as data:
                 held = sum(victim in where for where in client.who_has(data.partitions).values())
                 result = _solved_with_a_kill(solver, data, victim, moment)
                 yield {
@@ -102,12 +103,14 @@ class _Watched(ClusterData):
             yield self.shards
 
 
-def _web_search(client: Client, n_queries: int, workers: Sequence[str] = ()) -> _Watched:
+def _web_search(
+    client: Client, n_queries: int, n_partitions: int, workers: Sequence[str] = ()
+) -> _Watched:
     """The data on some of the workers, by default where Dask wants them."""
-    each = n_queries // _PARTITIONS
+    each = n_queries // n_partitions
     futures = [
         client.submit(_part, seed, each, workers=place, pure=False)
-        for seed, place in zip(range(_PARTITIONS), cycle(workers or [None]))
+        for seed, place in zip(range(n_partitions), cycle(workers or [None]))
     ]
     return _Watched.from_partitions(futures, client=client)
 
