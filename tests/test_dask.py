@@ -37,7 +37,7 @@ def client():
             dashboard_address=":0",
             memory_limit=None,
         ) as cluster,
-        Client(cluster) as client,
+        Client(cluster, set_as_default=False) as client,
     ):
         yield client
 
@@ -293,9 +293,10 @@ def test_a_prepared_folder_is_mapped_by_the_workers(client, frame, tmp_path, sca
     assert 0 < ranker.score(folder) <= 1
 
 
-def test_arrays_over_the_partitions(data, local):
+def test_arrays_over_the_partitions(client, data, local):
     arrays = data.to_arrays()
-    X, y, qid, weight = dask.compute(*arrays)
+    with client.as_current():
+        X, y, qid, weight = dask.compute(*arrays)
     assert X.shape == (N, D)
     assert np.all(np.diff(qid) >= 0)
     again = RankingData.from_arrays(X, y, qid, sample_weight=weight)

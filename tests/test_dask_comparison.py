@@ -34,7 +34,7 @@ def client():
             host="127.0.0.1",
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         ) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
 
@@ -102,7 +102,8 @@ def test_xgboost_is_what_its_own_dask_estimator_makes_of_the_partitions(client, 
         max_bin=256,
     )
     own.client = client
-    own.fit(arrays.X, arrays.y, qid=arrays.qid)
+    with client.as_current():
+        own.fit(arrays.X, arrays.y, qid=arrays.qid)
     (outcome,) = (one for one in report.outcomes if one.name == "trees")
     X = SPLITS.test.X
     expected = own.get_booster().inplace_predict(X, missing=0.0, predict_type="margin")

@@ -33,7 +33,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def client(cluster):
-    with distributed.Client(cluster) as client:
+    with distributed.Client(cluster, set_as_default=False) as client:
         yield client
 
 

@@ -47,7 +47,11 @@ def boost_on_cluster(
             "xgboost.dask takes no weights of queries: leave out sample_weight, or train on one "
             "machine"
         )
-    with cluster.transform(_with_labels, parameters["objective"]) as labelled:
+    # xgboost.dask asks for a current client even if it is told which one.
+    with (
+        cluster.transform(_with_labels, parameters["objective"]) as labelled,
+        cluster.client.as_current(),
+    ):
         arrays = labelled.to_arrays()
         train = xgboost_dask.DaskQuantileDMatrix(
             cluster.client,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from dask.delayed import Delayed
-from distributed import Client, Future, KilledWorker, wait
+from distributed import Client, Future, KilledWorker
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
@@ -107,17 +108,22 @@ class Cluster:
 
     def wait(self, futures: Sequence[Future]) -> None:
         """Wait until all are done, or one has failed."""
+        done = threading.Event()  # `distributed.wait` asks whatever client is the default one
+        for future in futures:
+            future.add_done_callback(lambda _: done.set())
         last, changed = len(futures) + 1, time.monotonic()
         while pending := [future for future in futures if future.status == "pending"]:
             raise_if_overdue()
             if any(future.status == "error" for future in futures):
                 return
+            if self.client.status != "running":
+                raise self._loss(CommClosedError())
             if len(pending) < last:
                 last, changed = len(pending), time.monotonic()
             elif self.timeout is not None and time.monotonic() - changed > self.timeout:
                 raise self._silence()
-            with self._explained(), contextlib.suppress(TimeoutError):
-                wait(pending, timeout=_LOOK_EVERY)
+            done.wait(_LOOK_EVERY)
+            done.clear()
 
     def _fetch(self, futures: Sequence[Future]) -> list[Any]:
         gather = partial(self.client.gather, list(futures), asynchronous=True)

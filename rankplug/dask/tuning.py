@@ -165,15 +165,23 @@ class ClusterTrainer:
         if self._cluster.n_threads:
             self._seen_workers = time.monotonic()
         elif timeout is not None and time.monotonic() - self._seen_workers > timeout:
-            raise ClusterError(
-                f"the cluster has had no worker for {timeout:g} seconds: start some, and resume "
-                "the study, or raise cluster_timeout"
-            )
+            raise self._without_workers()
+
+    def _without_workers(self) -> ClusterError:
+        return ClusterError(
+            f"the cluster has had no worker for {self._cluster.timeout:g} seconds: start some, and "
+            "resume the study, or raise cluster_timeout"
+        )
 
     def _send(self, problem: Problem) -> Future:
         with self._sending:
             if self._sent is None or self._sent[0] is not problem:
-                self._sent = problem, self._cluster.send(problem)
+                try:
+                    self._sent = problem, self._cluster.send(problem)
+                except ClusterError:
+                    if self._cluster.n_threads:
+                        raise
+                    raise self._without_workers() from None
             return self._sent[1]
 
     def _forget(self, data: Future) -> None:

@@ -61,7 +61,7 @@ def signed(manifest: bytes) -> bytes:
     try:
         content = json.loads(manifest)
         content.pop("sha256", None)
-    except (ValueError, RecursionError, AttributeError):
+    except (ValueError, RecursionError, AttributeError, TypeError):
         return manifest
     content["sha256"] = manifest_digest(content)
     return json.dumps(content).encode()
