@@ -101,6 +101,14 @@ def finished_trials(journal, study):
     return optuna.load_study(study_name=study, storage=open_storage(journal).storage).trials
 
 
+def trials_so_far(journal, study):
+    """Of a run that may not have begun the study, or the journal."""
+    try:
+        return finished_trials(journal, study) if journal.exists() else []
+    except KeyError:
+        return []
+
+
 # Runs
 
 
@@ -318,7 +326,7 @@ def test_a_killed_run_resumes(tmp_path):
     journal = tmp_path / "out" / "study.journal"
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
         while process.poll() is None:
-            if journal.exists() and len(finished_trials(journal, "tree-tron")) >= 3:
+            if len(trials_so_far(journal, "tree-tron")) >= 3:
                 process.send_signal(signal.SIGKILL)
                 break
             time.sleep(0.05)
