@@ -209,8 +209,8 @@ def _solved(
         found = problem.minimise(C, start, monitor.report)
     except FloatingPointError:
         raise DataError(
-            f"the features are too large for C={C:g}: numbers overflow; scale the features, "
-            "for example to mean 0 and standard deviation 1"
+            f"the features are too large for C={C:g}: numbers overflow or lose their digits; scale "
+            "the features, for example to mean 0 and standard deviation 1"
         ) from None
     status: Status = found.status
     if status == "stopped" and monitor.interruption is not None:

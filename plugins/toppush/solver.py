@@ -133,8 +133,9 @@ class TopPush(Solver):
             found = self._minimise(problem, monitor)
         except FloatingPointError:
             raise DataError(
-                f"the features are too large for lam={self.lam:g}: numbers overflow; scale the "
-                "features, for example each to a largest absolute value of 1"
+                f"the features are too large for lam={self.lam:g}: numbers overflow or lose "
+                "their digits; scale the features, for example each to a largest absolute value "
+                "of 1"
             ) from None
         status: Status = found.status
         if status == "stopped" and monitor.interruption is not None:

@@ -158,8 +158,8 @@ class _Problem:
             found = self._minimise(C, monitor)
         except FloatingPointError:
             raise DataError(
-                f"the features are too large for C={C:g}: numbers overflow; scale the features, "
-                "for example to mean 0 and standard deviation 1"
+                f"the features are too large for C={C:g}: numbers overflow or lose their digits; "
+                "scale the features, for example to mean 0 and standard deviation 1"
             ) from None
         self._point = found.point
         return self._result(found, C, monitor)
