@@ -36,7 +36,7 @@ Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_arra
 
 _EXACT_FLOAT_INTEGERS = 2.0**53
 _SAMPLE_ROWS = 1000
-_FAR = 10.0
+_FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
 
 
 def as_matrix(
@@ -136,7 +136,12 @@ def even_spans(starts: NDArray[np.int64], n_spans: int) -> list[tuple[int, int]]
 def far_origin(X: Matrix) -> NDArray[np.float64] | None:
     """Means of the columns that vary little beside their distance from 0, and 0 for the others.
 
-    From a sample of the rows. None if there is no such column, or `X` is sparse.
+    A column is far where ``|mean| > 10 deviation > 0`` in a sample of the rows.
+
+    Returns
+    -------
+    float64 ndarray of shape (n_columns,) or None
+        None if there is no such column, or `X` is sparse.
     """
     if not isinstance(X, np.ndarray):
         return None

@@ -165,7 +165,7 @@ class RankingData:
 
     @property
     def row_weight(self) -> NDArray[np.float64] | None:
-        """The weight of the query of every row; None where queries have none."""
+        """The weight of the query of each row, of shape (n_samples,); None where none is given."""
         if self.query_weight is None:
             return None
         return np.repeat(self.query_weight, np.diff(self.query_ptr))
@@ -178,6 +178,10 @@ class RankingData:
 
     def linear_gains(self) -> NDArray[np.float64]:
         """The gain of relevance that is no grade: ``y - min(y)`` of its query.
+
+        Returns
+        -------
+        float64 ndarray of shape (n_samples,)
 
         Raises
         ------

@@ -214,7 +214,8 @@ _REGRESSORS: dict[str, Callable[[Pointwise], Any]] = {
 
 
 def _fit(regressor: Any, data: RankingData) -> None:
-    weight = {} if data.row_weight is None else {"sample_weight": data.row_weight}
+    row_weight = data.row_weight
+    weight = {} if row_weight is None else {"sample_weight": row_weight}
     try:
         regressor.fit(as_taken(regressor, data.X), data.relevance, **weight)
     except (ArithmeticError, TypeError, ValueError) as error:

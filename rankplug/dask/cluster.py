@@ -22,7 +22,16 @@ from rankplug.exceptions import ClusterError, ParameterError
 from rankplug.interruption import raise_if_overdue
 from rankplug.parameters import Optional, Real, check_parameters
 
-__all__ = ["Cluster", "Graph", "connect", "release", "same", "same_future", "unique_name"]
+__all__ = [
+    "Cluster",
+    "Graph",
+    "connect",
+    "release",
+    "same",
+    "same_future",
+    "unique_name",
+    "until_done",
+]
 
 T = TypeVar("T")
 
@@ -108,11 +117,8 @@ class Cluster:
 
     def wait(self, futures: Sequence[Future]) -> None:
         """Wait until all are done, or one has failed."""
-        done = threading.Event()  # `distributed.wait` asks whatever client is the default one
-        for future in futures:
-            future.add_done_callback(lambda _: done.set())
-        last, changed = len(futures) + 1, time.monotonic()
-        while pending := [future for future in futures if future.status == "pending"]:
+        last, changed = len(futures), time.monotonic()
+        for pending in until_done(futures):
             raise_if_overdue()
             if any(future.status == "error" for future in futures):
                 return
@@ -122,8 +128,6 @@ class Cluster:
                 last, changed = len(pending), time.monotonic()
             elif self.timeout is not None and time.monotonic() - changed > self.timeout:
                 raise self._silence()
-            done.wait(_LOOK_EVERY)
-            done.clear()
 
     def _fetch(self, futures: Sequence[Future]) -> list[Any]:
         gather = partial(self.client.gather, list(futures), asynchronous=True)
@@ -208,6 +212,20 @@ def connect(client: Client | None, timeout: float | None) -> Cluster:
     return Cluster(client, timeout)
 
 
+def until_done(futures: Sequence[Future]) -> Iterator[list[Future]]:
+    """Those that are pending, whenever one of them is done or half a second has passed."""
+    done = threading.Event()  # `distributed.wait` asks whatever client is the default one
+    for future in futures:
+        future.add_done_callback(lambda _: done.set())
+    pending = _pending(futures)
+    while pending:
+        done.wait(_LOOK_EVERY)
+        done.clear()
+        pending = _pending(futures)
+        if pending:
+            yield pending
+
+
 def release(futures: Sequence[Future]) -> None:
     """Let the workers forget the results, unless there is another future of them."""
     for future in futures:
@@ -227,6 +245,10 @@ def same(value: T) -> T:
 def unique_name(what: str) -> str:
     """A key that nobody else has; on dashboards it is shown as `what`."""
     return f"rankplug-{what.replace('_', '-')}-{uuid.uuid4().hex}"
+
+
+def _pending(futures: Sequence[Future]) -> list[Future]:
+    return [future for future in futures if future.status == "pending"]
 
 
 def _address(client: Client) -> str:

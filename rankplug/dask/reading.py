@@ -110,7 +110,7 @@ def assemble(
     together = [part for part in (*own, *taken) if part is not None]
     if len(together) <= 1:
         return together[0] if together else None
-    weights = [part.row_weight for part in together if part.row_weight is not None]
+    weights = [weight for part in together if (weight := part.row_weight) is not None]
     data = RankingData.from_arrays(
         _stacked([part.X for part in together]),
         np.concatenate([part.relevance for part in together]),

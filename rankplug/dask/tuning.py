@@ -17,7 +17,7 @@ from typing import Any, Self
 from distributed import Client, Event, Future, KilledWorker
 from sklearn.base import clone
 
-from rankplug.dask.cluster import Cluster, connect, unique_name
+from rankplug.dask.cluster import Cluster, connect, unique_name, until_done
 from rankplug.exceptions import ClusterError, ConvergenceWarning, ParameterError, TuningError
 from rankplug.parameters import Integer, Optional, check_parameters
 from rankplug.solver import Data, Solver
@@ -152,9 +152,7 @@ class ClusterTrainer:
 
     def _wait(self, future: Future, stopping: Callable[[], bool]) -> None:
         """Wait for as long as it takes, but not for workers that do not come."""
-        done = threading.Event()
-        future.add_done_callback(lambda _: done.set())
-        while future.status == "pending" and not done.wait(_LOOK_EVERY):
+        for _ in until_done([future]):
             if stopping():
                 self._goes_on.clear()
                 raise Stopped

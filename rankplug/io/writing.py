@@ -69,8 +69,8 @@ def _table(data: RankingData) -> Any:
         raise DataError("sparse features cannot be written as a table: write svmlight text")
     names = data.feature_names or [f"f{j + 1}" for j in range(data.n_features)]
     columns = {DEFAULT_LABEL: data.relevance, DEFAULT_QID: data.qid}
-    if data.row_weight is not None:
-        columns[_WEIGHT] = data.row_weight
+    if (weight := data.row_weight) is not None:
+        columns[_WEIGHT] = weight
     taken = sorted(set(names) & set(columns))
     if taken:
         raise DataError(f"features called {', '.join(taken)}: these names have another meaning")
