@@ -448,7 +448,7 @@ with open(file) as stream:
 rankplug.prepare(small, target + "-small", scale="standard")
 lines = Path("/proc/self/status").read_text().splitlines()
 used = next(int(line.split()[1]) for line in lines if line.startswith("VmData")) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (used + (36 << 20),) * 2)
+resource.setrlimit(resource.RLIMIT_DATA, (used + (24 << 20),) * 2)
 try:
     rankplug.read_data(file)
 except MemoryError:
@@ -481,7 +481,7 @@ def test_a_removal_that_is_cut_short_leaves_what_can_be_told_for_what_it_is(tmp_
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux does")
 def test_files_larger_than_memory(tmp_path):
-    """A limit of 36 MB over what is used already; the rows are scattered and take 38 MiB alone."""
+    """A limit of 24 MB over what is used already; the rows are scattered and take 40 MB."""
     rng = np.random.default_rng(0)
     values = [" ".join(f"{j}:{v:.2f}" for j, v in enumerate(rng.random(50), 1)) for _ in range(50)]
     query = np.repeat(rng.permutation(np.repeat(np.arange(2000), 10)), 5)
