@@ -78,8 +78,8 @@ class Preconditioner(Protocol):
     def at(self, C: float) -> Operator:
         """The approximate inverse at the loss's current point."""
 
-    def observe(self, n_products: int) -> None:
-        """Be told how many Hessian products a direction took."""
+    def observe(self, v: Vector, product: Vector) -> None:
+        """Be told the Hessian of the loss times a vector; neither array changes any more."""
 
 
 @dataclass(frozen=True)
@@ -250,9 +250,10 @@ def _newton_direction(
     square = float(residual @ preconditioned)
     enough = _CG_TOLERANCE**2 * square
     loss.start_direction()
-    n_products = 0
-    for n_products in range(1, _MAX_CG_PRODUCTS + 1):  # noqa: B007
-        product = search + C * loss.hessian_product(search)
+    for _ in range(_MAX_CG_PRODUCTS):
+        loss_product = loss.hessian_product(search)
+        preconditioner.observe(search, loss_product)
+        product = search + C * loss_product
         step = square / positive(float(search @ product))
         p += step * search
         loss.extend_direction(step)
@@ -262,7 +263,6 @@ def _newton_direction(
         if square <= enough or np.linalg.norm(residual) <= gradient_goal or interrupted():
             break
         search = preconditioned + (square / before) * search
-    preconditioner.observe(n_products)
     return p
 
 

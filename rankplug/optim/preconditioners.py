@@ -1,13 +1,23 @@
 """Preconditioners for Newton-CG: cheap approximate inverses of ``I + C H``.
 
 H is the Hessian of the loss. What is known of it (its diagonal, or an estimate of all of it
-from a sample of the data) does not depend on C, so one estimate serves a whole path of C. It is
-made at the loss's current point when first needed, and again once it has become too coarse.
+from a sample of the data, and its products with some directions) does not depend on C, so it
+serves a whole path of C. An estimate is made at the loss's current point when first needed, and
+again once it has become too coarse.
+
+References
+----------
+.. [1] Morales and Nocedal, "Automatic preconditioning by limited memory quasi-Newton updating",
+   SIAM Journal on Optimization 10 (2000), for `Corrected`. Departures: the products of several
+   directions count, and H is updated instead of ``I + C H``.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +25,24 @@ from scipy import linalg
 
 from rankplug.exceptions import ParameterError
 from rankplug.optim.cholesky import Factor, factorise
-from rankplug.optim.newton_cg import LinearLoss, Operator
+from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner
 
-__all__ = ["Cholesky", "Diagonal", "Identity", "PreconditionerName", "make_preconditioner"]
+__all__ = [
+    "Cholesky",
+    "Corrected",
+    "Diagonal",
+    "Identity",
+    "PreconditionerName",
+    "make_preconditioner",
+]
 
 Vector: TypeAlias = NDArray[np.float64]
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "diagonal", "none"]
 
 _LARGEST_CHOLESKY = 2000
 _COARSE = 3
+_MOST_PAIRS = 16
+_MOST_ELEMENTS = 2**23  # of all v
 
 
 class PreconditionedLoss(LinearLoss, Protocol):
@@ -51,7 +70,7 @@ class Identity:
         """The identity."""
         return lambda r: r
 
-    def observe(self, n_products: int) -> None:
+    def observe(self, v: Vector, product: Vector) -> None:
         """Do nothing."""
 
 
@@ -59,20 +78,16 @@ class Diagonal:
     """The inverse of ``1 + C diag(H)``."""
 
     def __init__(self, loss: PreconditionedLoss) -> None:
-        self._loss = loss
-        self._diagonal: Vector | None = None
+        self._estimate = _Estimate(loss.hessian_diagonal)
 
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
-        if self._diagonal is None:
-            self._diagonal = self._loss.hessian_diagonal()
-        scale = 1.0 + C * np.maximum(self._diagonal, 0.0)
+        scale = 1.0 + C * np.maximum(self._estimate.current(), 0.0)
         return lambda r: r / scale
 
-    def observe(self, n_products: int) -> None:
-        """Be told how many products a direction took; too many ask for a new estimate."""
-        if n_products > _COARSE:
-            self._diagonal = None
+    def observe(self, v: Vector, product: Vector) -> None:
+        """Count the product; a direction of too many asks for a new estimate."""
+        self._estimate.n_products += 1
 
 
 class Cholesky:
@@ -83,32 +98,100 @@ class Cholesky:
     """
 
     def __init__(self, loss: PreconditionedLoss) -> None:
-        self._loss = loss
-        self._gram: NDArray[np.float64] | None = None
-        self._factor: tuple[float, Factor] | None = None
+        self._estimate = _Estimate(loss.hessian_gram)
+        self._factorised: tuple[NDArray[np.float64], float, Factor] | None = None
 
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
-        if self._gram is None:
-            self._gram = self._loss.hessian_gram()
-            self._factor = None
-        if self._factor is None or self._factor[0] != C:
-            matrix = C * self._gram
-            matrix[np.diag_indices_from(matrix)] += 1.0
-            self._factor = C, factorise(matrix)
-        factor = self._factor[1]
+        factor = self._factor(self._estimate.current(), C)
         return lambda r: np.asarray(linalg.cho_solve(factor, r, check_finite=False))
 
-    def observe(self, n_products: int) -> None:
-        """Be told how many products a direction took; too many ask for a new estimate."""
-        if n_products > _COARSE:
-            self._gram = None
+    def observe(self, v: Vector, product: Vector) -> None:
+        """Count the product; a direction of too many asks for a new estimate."""
+        self._estimate.n_products += 1
+
+    def _factor(self, gram: NDArray[np.float64], C: float) -> Factor:
+        if self._factorised is not None:
+            of_gram, of_C, factor = self._factorised
+            if of_gram is gram and of_C == C:
+                return factor
+        matrix = C * gram
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        self._factorised = gram, C, factorise(matrix)
+        return self._factorised[-1]
 
 
-def make_preconditioner(
-    name: PreconditionerName, loss: PreconditionedLoss
-) -> Identity | Diagonal | Cholesky:
+class Corrected:
+    """Another preconditioner, made exact along the directions whose products are known.
+
+    With M the other one's matrix, each pair ``(v, y)``, ``y = v + C H v``, is an update of BFGS,
+
+        M <- M + y y' / y.v - M v v' M / v.M v
+
+    the latest last; so the inverse costs 4 n_columns operations a pair. Products with H, not with
+    ``I + C H``, are kept, and serve other C.
+    """
+
+    def __init__(self, base: Preconditioner, n_columns: int) -> None:
+        self._base = base
+        most = min(_MOST_PAIRS, _MOST_ELEMENTS // n_columns)
+        self._known: deque[tuple[Vector, Vector]] = deque(maxlen=most)
+
+    def at(self, C: float) -> Operator:
+        """The approximate inverse for this C."""
+        base = self._base.at(C)
+        pairs = [_Pair.of(v, v + C * product) for v, product in self._known]
+        return partial(_corrected, base, pairs)
+
+    def observe(self, v: Vector, product: Vector) -> None:
+        """Keep the pair for the next direction."""
+        self._base.observe(v, product)
+        self._known.append((v, product))
+
+
+class _Estimate:
+    """Something about the Hessian at the current point, made again when it has become coarse."""
+
+    def __init__(self, make: Callable[[], NDArray[np.float64]]) -> None:
+        self._make = make
+        self._made: NDArray[np.float64] | None = None
+        self.n_products = 0
+
+    def current(self) -> NDArray[np.float64]:
+        """The estimate; a new one if there were many products since it was last asked for."""
+        if self._made is None or self.n_products > _COARSE:
+            self._made = self._make()
+        self.n_products = 0
+        return self._made
+
+
+class _Pair(NamedTuple):
+    v: Vector
+    y: Vector
+    v_y: float
+
+    @classmethod
+    def of(cls, v: Vector, y: Vector) -> _Pair:
+        return cls(v, y, float(v @ y))
+
+
+def _corrected(base: Operator, pairs: list[_Pair], r: Vector) -> Vector:
+    """The two loops of L-BFGS."""
+    r, shares = r.copy(), []
+    for v, y, v_y in reversed(pairs):
+        share = float(v @ r) / v_y
+        r -= share * y
+        shares.append(share)
+    z = base(r)
+    for (v, y, v_y), share in zip(pairs, reversed(shares), strict=True):
+        z += (share - float(y @ z) / v_y) * v
+    return z
+
+
+def make_preconditioner(name: PreconditionerName, loss: PreconditionedLoss) -> Preconditioner:
     """A preconditioner by name; "auto" is "cholesky" up to 2,000 columns, else "diagonal".
+
+    All but "none" are corrected by known products.
 
     Raises
     ------
@@ -124,5 +207,5 @@ def make_preconditioner(
     if name == "cholesky" or (
         name == "auto" and loss.has_gram and loss.n_columns <= _LARGEST_CHOLESKY
     ):
-        return Cholesky(loss)
-    return Diagonal(loss)
+        return Corrected(Cholesky(loss), loss.n_columns)
+    return Corrected(Diagonal(loss), loss.n_columns)

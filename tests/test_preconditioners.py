@@ -1,0 +1,91 @@
+"""Preconditioners: what is known of the Hessian has to be in them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankplug.optim.preconditioners import Corrected, Identity, make_preconditioner
+
+
+class Quadratic:
+    """A loss with the Hessian H, which estimates it badly."""
+
+    n_columns = 5
+    has_gram = True
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        A = rng.normal(size=(7, 5)) * np.logspace(-1, 1, 5)
+        self.H = A.T @ A
+        self.n_estimates = 0
+
+    def hessian_diagonal(self):
+        self.n_estimates += 1
+        return 3.0 * np.diag(self.H)
+
+    def hessian_gram(self):
+        self.n_estimates += 1
+        return self.H + np.diag(np.arange(5.0))
+
+
+def as_matrix(operator):
+    return np.column_stack([operator(column) for column in np.eye(5)])
+
+
+def directions(seed, n):
+    return np.random.default_rng(seed + 1).normal(size=(n, 5))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(1, 20),
+    C=st.sampled_from([1e-3, 1.0, 1e3]),
+    name=st.sampled_from(["diagonal", "cholesky"]),
+)
+def test_known_products_are_updates_of_bfgs(seed, n, C, name):
+    loss = Quadratic(seed)
+    preconditioner = make_preconditioner(name, loss)
+    M = np.linalg.inv(as_matrix(preconditioner.at(C)))
+    for v in directions(seed, n):
+        preconditioner.observe(v, loss.H @ v)
+    for v in directions(seed, n)[-16:]:
+        y, Mv = v + C * loss.H @ v, M @ v
+        M += np.outer(y, y) / (y @ v) - np.outer(Mv, Mv) / (v @ Mv)
+    loss.hessian_diagonal = loss.hessian_gram = None  # no new estimate in this comparison
+    preconditioner._base._estimate.n_products = 0
+    inverse = as_matrix(preconditioner.at(C))
+    np.testing.assert_allclose(inverse @ M, np.eye(5), atol=1e-6)
+    np.testing.assert_allclose(inverse, inverse.T, rtol=1e-6, atol=1e-9 * np.abs(inverse).max())
+    assert np.linalg.eigvalsh(inverse + inverse.T).min() > 0
+    np.testing.assert_allclose(inverse @ y, v, rtol=1e-6, atol=1e-9 * np.abs(v).max())
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
+def test_products_with_all_conjugate_directions_give_the_inverse(C):
+    loss = Quadratic(0)
+    preconditioner = Corrected(Identity(), loss.n_columns)
+    for v in np.linalg.eigh(loss.H)[1].T:
+        preconditioner.observe(v, loss.H @ v)
+    expected = np.linalg.inv(np.eye(5) + C * loss.H)
+    np.testing.assert_allclose(as_matrix(preconditioner.at(C)), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "cholesky"])
+def test_long_directions_ask_for_a_new_estimate(name):
+    loss = Quadratic(0)
+    preconditioner = make_preconditioner(name, loss)
+    preconditioner.at(1.0)
+    for n_products, n_estimates in [(3, 1), (4, 2), (0, 2)]:
+        for v in directions(0, n_products):
+            preconditioner.observe(v, loss.H @ v)
+        preconditioner.at(2.0)
+        assert loss.n_estimates == n_estimates
+
+
+def test_none_stays_none_and_long_vectors_are_not_kept():
+    loss = Quadratic(0)
+    for preconditioner in (make_preconditioner("none", loss), Corrected(Identity(), 2**24)):
+        for v in directions(0, 5):
+            preconditioner.observe(v, loss.H @ v)
+        np.testing.assert_array_equal(as_matrix(preconditioner.at(1.0)), np.eye(5))
