@@ -8,7 +8,7 @@ Pairwise problems sum over the pairs P of all queries: (i, j) with the same quer
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeAlias
@@ -45,6 +45,9 @@ class PairLoss(ABC):
 
     with ``c_q`` the weights the shards were opened with; a class says what h is. Implements
     `rankplug.optim.newton_cg.LinearLoss`; `n_passes` counts reads of all features.
+
+    Shards that are far give the gradient together with the loss, where it will be asked for next:
+    at a new point, and after the first step tried along a direction, which mostly is accepted.
     """
 
     factor = 1.0
@@ -53,6 +56,9 @@ class PairLoss(ABC):
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
         self.n_passes = 0.0
+        self._gradient: Vector | None = None  # of the shards, if known before it is asked for
+        self._gradient_along: Vector | None = None
+        self._is_first_step = False
 
     @property
     @abstractmethod
@@ -67,13 +73,18 @@ class PairLoss(ABC):
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None
-        return float(self.shards.sum(Shard.move_to, w, self.evaluate))
+        if not self.shards.far:
+            return float(self.shards.sum(Shard.move_to, w, self.evaluate))
+        loss, self._gradient = self._with_gradient(Shard.move_to_with_gradient, w)
+        return loss
 
     def gradient(self) -> Vector:
         """Gradient of the loss by the weights."""
-        self.n_passes += 1
-        gradient: Vector = self.factor * self.shards.sum(Shard.gradient)
-        return gradient
+        known, self._gradient = self._gradient, None
+        if known is None:
+            self.n_passes += 1
+            known = self.shards.sum(Shard.gradient)
+        return self.factor * known
 
     def hessian_product(self, v: Vector) -> Vector:
         """Generalised Hessian of the loss times `v`."""
@@ -102,6 +113,7 @@ class PairLoss(ABC):
 
     def start_direction(self) -> None:
         """Forget the direction gathered so far."""
+        self._is_first_step = True
         self.shards.apply(Shard.start_direction)
 
     def extend_direction(self, step: float) -> None:
@@ -109,12 +121,25 @@ class PairLoss(ABC):
         self.shards.apply(Shard.extend_direction, step)
 
     def loss_along(self, step: float) -> float:
-        """Loss after `step` times the direction; reads no features."""
-        return float(self.shards.sum(Shard.loss_along, step, self.evaluate))
+        """Loss after `step` times the direction; reads no features, or for the gradient there."""
+        self._gradient_along = None
+        if not (self.shards.far and self._is_first_step):
+            return float(self.shards.sum(Shard.loss_along, step, self.evaluate))
+        self._is_first_step = False
+        loss, self._gradient_along = self._with_gradient(Shard.loss_along_with_gradient, step)
+        return loss
 
     def accept(self) -> None:
         """Make the step last tried the current point."""
+        self._gradient, self._gradient_along = self._gradient_along, None
         self.shards.apply(Shard.accept)
+
+    def _with_gradient(
+        self, operation: Callable[..., Vector], argument: Vector | float | None
+    ) -> tuple[float, Vector]:
+        self.n_passes += 1
+        found = self.shards.sum(operation, argument, self.evaluate)
+        return float(found[0]), found[1:]
 
 
 class SquaredHinge(PairLoss):
@@ -185,6 +210,7 @@ class SmoothedHinge(PairLoss):
         """Change the width; return the new loss at the current point, without a pass over X."""
         self.width = width
         self.factor = 1.0 / width
+        self._gradient = None
         return float(self.shards.sum(Shard.stay, self.evaluate))
 
     def hinge(self) -> float:

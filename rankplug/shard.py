@@ -97,6 +97,10 @@ class Shard:
             self.matrix.dot(w, self.scores)
         return self.stay(evaluate)
 
+    def move_to_with_gradient(self, w: Vector | None, evaluate: Evaluate) -> Vector:
+        """`move_to` and `gradient`, one after the other in one array."""
+        return np.append(self.move_to(w, evaluate), self.gradient())
+
     def stay(self, evaluate: Evaluate) -> float:
         """Return the loss, which may be another one than before, at the current scores."""
         self._evaluate_again = None
@@ -158,6 +162,10 @@ class Shard:
         self._tried += self.scores
         self._evaluate_again = evaluate
         return evaluate(self._pairs, self._tried, self._tried_coefficient)
+
+    def loss_along_with_gradient(self, step: float, evaluate: Evaluate) -> Vector:
+        """`loss_along` and `gradient_along`, one after the other in one array."""
+        return np.append(self.loss_along(step, evaluate), self.gradient_along())
 
     def line(self, step: float, evaluate: Evaluate) -> Vector:
         """`loss_along`, and ``c`` there times the direction: an array of two numbers."""

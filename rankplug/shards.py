@@ -65,6 +65,11 @@ class Shards(ABC):
     def has_gram(self) -> bool:
         """Whether the Hessian can be estimated as a matrix."""
 
+    @property
+    @abstractmethod
+    def far(self) -> bool:
+        """Whether each question costs so much time that an answer not needed costs less."""
+
     @abstractmethod
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
         """Do something to every shard."""
@@ -107,6 +112,11 @@ class LocalShards(Shards):
     def has_gram(self) -> bool:
         """Whether the Hessian can be estimated as a matrix."""
         return self.shards[0].matrix.has_gram
+
+    @property
+    def far(self) -> bool:
+        """False: they are here."""
+        return False
 
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
         """Do something to every shard."""

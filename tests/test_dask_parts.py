@@ -56,7 +56,7 @@ def newton_step(rng, rule):
     for _ in range(3):
         yield Shard.laplacian, (vector(rng),)
         yield Shard.extend_direction, (0.3,)
-    yield Shard.loss_along, (1.0, rule)
+    yield Shard.loss_along_with_gradient, (1.0, rule)
     yield Shard.loss_along, (0.5, rule)
     yield Shard.accept, ()
     yield Shard.gradient, ()
@@ -86,7 +86,7 @@ def script(seed):
     """Operations that go together, in an order that differs from seed to seed."""
     rng = np.random.default_rng(seed)
     rule = RULES[seed % 3]
-    yield Shard.move_to, (None if seed % 2 else vector(rng), rule)
+    yield Shard.move_to_with_gradient, (None if seed % 2 else vector(rng), rule)
     for _ in range(4):
         steps = [newton_step, bundle_step]
         if seed % 3 == 2:
@@ -94,6 +94,9 @@ def script(seed):
         yield from steps[rng.integers(len(steps))](rng, rule)
         if rng.random() < 0.3:
             yield Shard.move_to, (vector(rng), rule)
+        if rng.random() < 0.3:
+            yield Shard.loss_along_with_gradient, (0.7, rule)
+            yield Shard.accept, ()
 
 
 def assert_close(found, expected):

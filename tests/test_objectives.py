@@ -13,7 +13,7 @@ from rankplug.objectives import (
     pair_weights,
     squared_hinge_objective,
 )
-from rankplug.shards import open_shards
+from rankplug.shards import LocalShards, open_shards
 from rankplug.testing.oracles import (
     hinge_primal,
     pair_differences,
@@ -230,3 +230,67 @@ def test_smoothed_hinge_equals_listed_pairs(data, width):
         np.testing.assert_allclose(loss.hessian_product(v), hessian @ v, rtol=1e-8, atol=1e-8)
         assert loss.hinge() == pytest.approx(weight @ np.maximum(slack, 0))
         assert loss.total_slope() == pytest.approx(weight @ slope)
+
+
+class FarShards(LocalShards):
+    """Shards that act as if they were in another process."""
+
+    far = True
+
+    def __init__(self, shards):
+        super().__init__(shards.shards, None)
+        self.n_questions = 0
+
+    def sum(self, operation, *arguments):
+        self.n_questions += 1
+        return super().sum(operation, *arguments)
+
+
+def newton_steps(loss):
+    """What is answered to Newton's method, with steps that are accepted at once, later or never."""
+    rng = np.random.default_rng(6)
+    for w in (None, rng.normal(size=6)):
+        yield loss.move_to(w)
+        yield loss.gradient()
+        for tried in ([1.0], [1.0, 0.5, 0.25], []):
+            v = rng.normal(size=6)
+            loss.start_direction()
+            yield loss.hessian_product(v)
+            loss.extend_direction(0.3)
+            for step in tried:
+                yield loss.loss_along(step)
+            if tried:
+                loss.accept()
+            if isinstance(loss, SmoothedHinge):
+                yield loss.narrow(0.5 * loss.width)
+            yield loss.gradient()
+
+
+@pytest.mark.parametrize("make", [SquaredHinge, SmoothedHinge])
+def test_far_shards_answer_the_same(make):
+    data = ranking_data()
+    with (
+        open_shards(data, pair_weights(data, "sum"), 1) as near,
+        open_shards(data, pair_weights(data, "sum"), 1) as others,
+    ):
+        for found, expected in zip(
+            newton_steps(make(FarShards(others))), newton_steps(make(near)), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_far_shards_are_asked_once_for_loss_and_gradient():
+    data = ranking_data()
+    with open_shards(data, pair_weights(data, "sum"), 1) as shards:
+        far = FarShards(shards)
+        loss = SquaredHinge(far)
+        loss.move_to(None)
+        loss.gradient()
+        assert (far.n_questions, loss.n_passes) == (1, 1)
+        loss.start_direction()
+        loss.hessian_product(np.ones(6))
+        loss.extend_direction(0.1)
+        loss.loss_along(1.0)
+        loss.accept()
+        loss.gradient()
+        assert (far.n_questions, loss.n_passes) == (3, 3)

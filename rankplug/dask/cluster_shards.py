@@ -82,6 +82,11 @@ class ClusterShards(Shards):
         """Whether the Hessian can be estimated as a matrix."""
         return True
 
+    @property
+    def far(self) -> bool:
+        """True: a question takes some ten milliseconds, however few rows there are."""
+        return True
+
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
         """Do something to every shard, together with the next operation that has a result."""
         call = Call.of(operation, arguments)

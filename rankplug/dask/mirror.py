@@ -69,12 +69,14 @@ def _plus(a: NDArray[np.float64] | None, b: NDArray[np.float64]) -> NDArray[np.f
 
 _RULES: Mapping[str, Callable[..., Any]] = {
     "move_to": _move_to,
+    "move_to_with_gradient": _move_to,
     "stay": _stay,
     "laplacian": _laplacian,
     "start_direction": _start_direction,
     "extend_direction": _extend_direction,
     "aim_at": _aim_at,
     "loss_along": _loss_along,
+    "loss_along_with_gradient": _loss_along,
     "line": _loss_along,
     "accept": _accept,
 }
