@@ -31,14 +31,19 @@ def listed_pairs(score, relevance, query_ptr, weight, margin):
 
 @st.composite
 def shards(draw):
-    """Queries of any size with few or many levels; scores with ties and exact margins."""
-    sizes = draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
+    """Queries of any size with few or many levels; scores with ties, exact margins or outliers."""
+    sizes = draw(st.lists(st.integers(0, 40), min_size=1, max_size=4))
     n = sum(sizes)
     n_levels = draw(st.sampled_from([1, 2, 5, 6, 9, 10, 17, 300]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     score = rng.normal(size=n) * draw(st.sampled_from([0.0, 0.1, 1.0, 30.0]))
-    if draw(st.booleans()):
+    shape = draw(st.sampled_from(["as they are", "ties", "crowded", "an outlier"]))
+    if shape == "ties":
         score = np.round(score * 2) / 2
+    elif shape == "crowded":
+        score *= np.exp(-3 * rng.exponential(size=n))
+    elif shape == "an outlier":
+        score[:1] = 1e3
     relevance = rng.integers(0, n_levels, size=n) * 0.37 - 1.0
     query_ptr = np.concatenate(([0], np.cumsum(sizes)))
     return score, relevance, query_ptr, rng.random(len(sizes)), draw(st.sampled_from([1.0, 0.25]))

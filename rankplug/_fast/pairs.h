@@ -33,7 +33,7 @@
 
 /* Scratch space for one query; sizes in elements, for the largest query. */
 typedef struct {
-    rp_keyed_row *keyed;            /* 2 n */
+    rp_keyed_row *keyed;            /* RP_SORTING_SPACE(n) */
     double *value;                  /* n */
     double *above;                  /* n */
     double *below;                  /* n */
@@ -171,17 +171,20 @@ RP_INLINE int64_t rp_sums_size(int64_t n_rows, int64_t n_levels) {
 
 /* end and begin of every position, for pairs with a difference of scores below `margin`.
  *
- * One predicate, computed as this one subtraction, in both directions: otherwise a tie could
- * make a pair active for one of its rows only. */
+ * One walk along the border between the differences below it and the others, so that each pair is
+ * judged once for both of its rows; without branches, as nobody can guess its turns. */
 RP_INLINE void rp_find_windows(const rp_keyed_row *sorted, int32_t n, double margin,
-                               int32_t *restrict end_of, int32_t *restrict begin_of) {
-    int32_t end = 0, begin = 0;
-    for (int32_t p = 0; p < n; p++) {
-        while (end < n && sorted[end].key - sorted[p].key < margin) end++;
-        while (begin < n && !(sorted[p].key - sorted[begin].key < margin)) begin++;
-        end_of[p] = end;
-        begin_of[p] = begin;
+                               int32_t *restrict end, int32_t *restrict begin) {
+    int32_t t = 0, p = 0;
+    while (t < n && p < n) {
+        int below = sorted[t].key - sorted[p].key < margin;
+        begin[t] = p;
+        end[p] = t;
+        t += below;
+        p += !below;
     }
+    for (; t < n; t++) begin[t] = n;
+    for (; p < n; p++) end[p] = n;
 }
 
 /* Number of pairs of every row within the query's windows. */
@@ -208,7 +211,7 @@ RP_INLINE rp_query rp_straight(const rp_query *q) {
 RP_INLINE void rp_activate(const rp_query *q, const double *score, double margin, double band,
                            const rp_workspace *space) {
     int32_t n = q->n_rows;
-    /* The order before is a good start: nearly sorted rows are sorted faster. */
+    /* The order before is a good start: rows that are nearly sorted move less. */
     for (int32_t p = 0; p < n; p++)
         space->keyed[p] = (rp_keyed_row){score[q->order[p]], q->order[p]};
     const rp_keyed_row *sorted = rp_sort(space->keyed, n);

@@ -15,6 +15,7 @@ import numpy as np
 cdef extern from "pairs_all.h" nogil:
     int32_t rp_rank_levels(
         const double *relevance, int32_t n, rp_keyed_row *space, int32_t *level)
+    int64_t RP_SORTING_SPACE(int64_t n_rows)
     int64_t rp_sums_size(int64_t n_rows, int64_t n_levels)
     void rp_activate_all(const rp_pairs *pairs, const double *score)
     void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out)
@@ -55,7 +56,7 @@ cdef class Queries:
         for q in range(self.n_queries):
             largest = max(largest, query_ptr[q + 1] - query_ptr[q])
         # A keyed row is as large as two doubles.
-        self.space.keyed = <rp_keyed_row *> self._doubles(4 * largest)
+        self.space.keyed = <rp_keyed_row *> self._doubles(2 * RP_SORTING_SPACE(largest))
         with nogil:
             for q in range(self.n_queries):
                 b = query_ptr[q]
