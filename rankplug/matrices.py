@@ -45,11 +45,11 @@ class RowMatrix(Protocol):
         """
 
     def laplacian_gram(
-        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        """``X' L X`` of some rows, with the approximation of `laplacian_diagonal`.
+        """Lower half of ``X' L X`` of some rows, with the approximation of `laplacian_diagonal`.
 
-        `query` numbers the queries of the rows, ascending from 0; `count` is c of each row.
+        The queries of the rows are from `query_ptr`; `count` is c of each row.
         """
 
 
@@ -86,10 +86,10 @@ class DenseRows:
         return diagonal
 
     def laplacian_gram(
-        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
         """See `RowMatrix.laplacian_gram`."""
-        return _weighted_scatter(self.X[rows], query, count)
+        return _weighted_scatter(self.X[rows], query_ptr, count)
 
 
 class SparseRows:
@@ -130,10 +130,10 @@ class SparseRows:
         return diagonal
 
     def laplacian_gram(
-        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
         """See `RowMatrix.laplacian_gram`."""
-        return _weighted_scatter(self.X[rows].toarray(), query, count)
+        return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
 
 
 class KeslerRows:
@@ -179,7 +179,7 @@ class KeslerRows:
         return self._spread(count, self.X * self.X)
 
     def laplacian_gram(
-        self, rows: NDArray[np.int64], query: NDArray[np.int64], count: Vector
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
         """Not offered: n_labels * n_features columns make too large a matrix."""
         raise NotImplementedError("label-ranking data have no Hessian estimate")
@@ -191,20 +191,12 @@ class KeslerRows:
 
 
 def _weighted_scatter(
-    X: NDArray[Any], query: NDArray[np.int64], count: Vector
+    X: NDArray[Any], query_ptr: NDArray[np.int64], count: Vector
 ) -> NDArray[np.float64]:
-    """Sum over queries of ``sum_i c_i (x_i - m)(x_i - m)'``, m the query's weighted mean.
+    """Lower half of the sum over queries of ``sum_i c_i (x_i - m)(x_i - m)'``, m a weighted mean.
 
     Overwrites X; float32 is precise enough for an estimate.
     """
-    root = np.sqrt(count).astype(X.dtype)
-    weight = count.astype(X.dtype)
-    ends = np.searchsorted(query, np.arange(1, query[-1] + 2))
-    for b, e in zip(np.append(0, ends[:-1]), ends, strict=True):
-        block, total = X[b:e], weight[b:e].sum()
-        if total > 0:
-            block -= (weight[b:e] @ block) / total
-        block *= root[b:e, None]
+    passes.centre(X, query_ptr, count, np.empty(X.shape[1]))
     syrk = linalg.get_blas_funcs("syrk", (X,))
-    lower = np.asarray(syrk(1.0, X.T, lower=1), dtype=np.float64)
-    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+    return np.asarray(syrk(1.0, X.T, lower=1), dtype=np.float64)

@@ -104,7 +104,7 @@ class PairLoss(ABC):
         return self.shards.has_gram
 
     def hessian_gram(self) -> NDArray[np.float64]:
-        """The Hessian at the current point, estimated from a sample of the queries."""
+        """Lower half of the Hessian at the current point, estimated from some of the queries."""
         fraction = self.shards.sample_fraction
         self.n_passes += fraction
         gram: NDArray[np.float64] = self.shards.sum(Shard.laplacian_gram, fraction)

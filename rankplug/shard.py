@@ -124,12 +124,12 @@ class Shard:
         return self.matrix.laplacian_diagonal(self.query_ptr, self._weighted_count())
 
     def laplacian_gram(self, fraction: float) -> NDArray[np.float64]:
-        """``X' L X``, estimated from a fraction of the rows."""
-        rows, query = _sample_rows(self.query_ptr, fraction)
+        """Lower half of ``X' L X``, estimated from a fraction of the rows."""
+        rows, query_ptr = _sample_rows(self.query_ptr, fraction)
         count = self._weighted_count()
         total, taken = count.sum(), count[rows].sum()
         scale = total / taken if taken > 0 else 0.0
-        return scale * self.matrix.laplacian_gram(rows, query, count[rows])
+        return scale * self.matrix.laplacian_gram(rows, query_ptr, count[rows])
 
     def _weighted_count(self) -> Vector:
         count = self._current_pairs().count
@@ -206,7 +206,7 @@ def _sample_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Evenly spaced queries with about a fraction of the rows, and evenly spaced rows of long ones.
 
-    Returns the rows and, for each, the number of its query within the sample.
+    Returns the rows and where each query starts among them.
     """
     n_queries = len(query_ptr) - 1
     n_taken = max(1, min(n_queries, round(fraction * n_queries)))
@@ -216,5 +216,4 @@ def _sample_rows(
     for q in taken:
         stride = max(1, int(query_ptr[q + 1] - query_ptr[q]) // most)
         rows.append(np.arange(query_ptr[q], query_ptr[q + 1], stride))
-    query = np.repeat(np.arange(n_taken), [len(part) for part in rows])
-    return np.concatenate(rows), query
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)])

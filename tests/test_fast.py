@@ -210,3 +210,19 @@ def test_moments(dense, index):
     passes.sparse_moments(*arrays, query_ptr, c, first, sparse_out)
     np.testing.assert_allclose(sparse_out, expected, atol=1e-10)
     assert not first.any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@given(shards())
+def test_rows_are_centred_query_by_query(dtype, shard):
+    score, _, query_ptr, _, _ = shard
+    rng = np.random.default_rng(len(score))
+    X = (rng.normal(size=(len(score), 7)) + 3.0).astype(dtype)
+    c = np.maximum(rng.normal(size=len(score)), 0.0)
+    expected = np.zeros_like(X, dtype=float)
+    for b, e in itertools.pairwise(query_ptr):
+        if c[b:e].sum() > 0:
+            mean = c[b:e] @ X[b:e].astype(float) / c[b:e].sum()
+            expected[b:e] = np.sqrt(c[b:e])[:, None] * (X[b:e] - mean)
+    passes.centre(X, query_ptr, c, np.empty(7))
+    np.testing.assert_allclose(X, expected, atol=1e-12 if dtype == "float64" else 1e-5)

@@ -95,3 +95,24 @@ RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const 
         NAME(rp_add_rows)(X + b * d, NULL, q.n_rows, d, &ahead, u, g);
     }
 }
+
+/* Row i becomes sqrt(c[i]) (x - m), m the mean of its query's rows weighted by c; `m` has room for
+ * it. */
+RP_CLONES static void NAME(rp_centre)(FLOAT *X, int64_t d, const int64_t *query_ptr,
+                                      int64_t n_queries, const double *c, double *restrict m) {
+    for (int64_t q = 0; q < n_queries; q++) {
+        int64_t b = query_ptr[q], n = query_ptr[q + 1] - b;
+        rp_fetch nothing = {0};
+        double total = 0.0;
+        for (int64_t i = b; i < b + n; i++) total += c[i];
+        if (total == 0.0) total = 1.0;
+        memset(m, 0, (size_t)d * sizeof *m);
+        NAME(rp_add_rows)(X + b * d, NULL, n, d, &nothing, c + b, m);
+        for (int64_t k = 0; k < d; k++) m[k] /= total;
+        for (int64_t i = b; i < b + n; i++) {
+            FLOAT *restrict x = X + i * d;
+            double root = sqrt(c[i]);
+            for (int64_t k = 0; k < d; k++) x[k] = (FLOAT)(root * (x[k] - m[k]));
+        }
+    }
+}

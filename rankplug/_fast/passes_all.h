@@ -2,6 +2,8 @@
 #ifndef RANKPLUG_PASSES_ALL_H
 #define RANKPLUG_PASSES_ALL_H
 
+#include <math.h>
+
 #include "pairs.h"
 
 #define RP_LINE 64                  /* bytes of a cache line */

@@ -60,7 +60,7 @@ class PreconditionedLoss(LinearLoss, Protocol):
         """Diagonal of the Hessian at the current point, or close to it."""
 
     def hessian_gram(self) -> NDArray[np.float64]:
-        """The Hessian at the current point, estimated from a sample of the data."""
+        """Lower half of the Hessian at the current point, estimated from a sample of the data."""
 
 
 class Identity:
