@@ -25,6 +25,8 @@ from rankplug.objectives import SquaredHinge, open_pairs
 
 Row = dict[str, Any]
 
+_BLOCK_BYTES = 2**23
+
 
 def mapped(tiny: bool, rounds: int) -> Iterator[Row]:
     """Seconds of a Hessian product, and a solve with a tenth of the features' bytes allowed."""
@@ -48,21 +50,21 @@ def mapped(tiny: bool, rounds: int) -> Iterator[Row]:
 def _passes(
     in_memory: RankingData, in_file: RankingData, path: Path, n_threads: int, rounds: int
 ) -> Iterator[Row]:
+    """Warm passes beside those in memory, cold ones beside reading the file and no more."""
     with (
         open_pairs(in_memory, "sum", n_threads) as shards,
         open_pairs(in_file, "sum", n_threads) as mapped_shards,
-        open_pairs(in_file, "sum", n_threads) as announcing,
     ):
-        _announce(announcing, n_threads)
         calls = {"memory": _product(shards), "mapped": _product(mapped_shards)}
-        samples = alternate(calls, rounds)
-        for storage, of_storage in samples.items():
-            ratio = of_storage.ratio(samples["memory"], "wall")
-            yield {"storage": storage, "cache": "warm", **of_storage.columns(), "ratio": ratio}
-        cold = _cold({"no": calls["mapped"], "yes": _product(announcing)}, in_file, path, rounds)
-        for announced, of_cold in cold.items():
-            row = {"storage": "mapped", "cache": "cold", "announced": announced}
-            yield {**row, **of_cold.columns(), "ratio": of_cold.ratio(cold["no"], "wall")}
+        yield from _rows("warm", alternate(calls, rounds), "memory")
+        calls = {"reading": partial(_read, path), "mapped": calls["mapped"]}
+        yield from _rows("cold", _cold(calls, in_file, path, rounds), "reading")
+
+
+def _rows(cache: str, samples: dict[str, Samples], base: str) -> Iterator[Row]:
+    for storage, one in samples.items():
+        ratio = one.ratio(samples[base], "wall")
+        yield {"storage": storage, "cache": cache, **one.columns(), "ratio": ratio}
 
 
 def _product(shards: Any) -> Callable[[], Any]:
@@ -73,19 +75,11 @@ def _product(shards: Any) -> Callable[[], Any]:
     return product
 
 
-def _announce(shards: Any, n_threads: int) -> None:
-    """Before a shard is read, have the system told which one comes after those that are read."""
-    matrices = [shard.matrix for shard in shards.shards]
-    for i, matrix in enumerate(matrices):
-        following = matrices[(i + n_threads) % len(matrices)].X
-        matrix.laplacian = partial(_after_announcement, following, matrix.laplacian)
-
-
-def _after_announcement(X: Any, laplacian: Callable[..., Any], *arguments: Any) -> Any:
-    begin = X.ctypes.data - np.frombuffer(X._mmap, np.uint8, 1).ctypes.data
-    start = begin - begin % mmap.PAGESIZE
-    X._mmap.madvise(mmap.MADV_WILLNEED, start, begin + X.nbytes - start)
-    return laplacian(*arguments)
+def _read(path: Path) -> None:
+    block = bytearray(_BLOCK_BYTES)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(block):
+            pass
 
 
 def _cold(

@@ -1,8 +1,10 @@
 """Features mapped from a file, which may be larger than memory.
 
-Solvers do not copy them, and read them from one end to the other, so that the system fetches what
-comes next from disk while they work on what is there. Asking it to (``madvise``), shard by shard,
-made passes slower where it was measured: see ``benchmarks/mapped.py``.
+Solvers do not copy them, and one thread reads them from one end to the other, so that the system
+fetches what comes next from disk while it works on what is there. Several threads, each in a shard
+of its own, would break that order; so one at a time fetches the next shard, while the others work
+on theirs (`rankplug.matrices.FetchedRows`). ``benchmarks/mapped.py`` compares this with reading the
+file and no more.
 
 What solvers keep for each row lies in a temporary file (`MappedMemory`), so that the system can
 write it out when memory is short.

@@ -6,6 +6,8 @@ float64 whatever the features are.
 
 from __future__ import annotations
 
+import mmap
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,8 +16,9 @@ from scipy import linalg, sparse
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
+from rankplug.arrays import Matrix
 
-__all__ = ["DenseRows", "KeslerRows", "RowMatrix", "SparseRows"]
+__all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows"]
 
 Vector = NDArray[np.float64]
 
@@ -23,6 +26,7 @@ Vector = NDArray[np.float64]
 class RowMatrix(Protocol):
     """X of a shard: one row a document (or an instance and label), `n_columns` weights."""
 
+    X: Matrix
     n_rows: int
     n_columns: int
     passes_per_product: int  # reads of X that `laplacian` takes
@@ -188,6 +192,57 @@ class KeslerRows:
         coefficients = np.zeros(self.compared.shape)
         coefficients[self.compared] = u
         return np.ascontiguousarray((X.T @ coefficients).T, dtype=np.float64).ravel()
+
+
+class FetchedRows:
+    """Rows of a mapped file: one thread at a time fetches those that it goes on to work with.
+
+    Parameters
+    ----------
+    matrix : RowMatrix
+    turn : Lock
+        Whose turn it is to fetch.
+    """
+
+    def __init__(self, matrix: RowMatrix, turn: Lock) -> None:
+        self.X = X = matrix.X
+        self._matrix = matrix
+        arrays = [X] if isinstance(X, np.ndarray) else [X.data, X.indices]
+        self._pages = [array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE] for array in arrays]
+        self._turn = turn
+        self.n_rows, self.n_columns = matrix.n_rows, matrix.n_columns
+        self.passes_per_product, self.has_gram = matrix.passes_per_product, matrix.has_gram
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """See `RowMatrix.dot`."""
+        self._fetch()
+        self._matrix.dot(v, out)
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """See `RowMatrix.transposed_dot`."""
+        self._fetch()
+        return self._matrix.transposed_dot(u)
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        """See `RowMatrix.laplacian`."""
+        self._fetch()
+        return self._matrix.laplacian(pairs, v, product)
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """See `RowMatrix.laplacian_diagonal`."""
+        self._fetch()
+        return self._matrix.laplacian_diagonal(query_ptr, count)
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """See `RowMatrix.laplacian_gram`; it reads some of the features only."""
+        return self._matrix.laplacian_gram(rows, query_ptr, count)
+
+    def _fetch(self) -> None:
+        with self._turn:
+            for page in self._pages:
+                page.max(initial=0)
 
 
 def _weighted_scatter(

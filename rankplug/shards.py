@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from rankplug.cores import available_cores
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.interruption import raise_if_overdue
 from rankplug.mapped import Allocate, MappedMemory, is_mapped
-from rankplug.matrices import DenseRows, KeslerRows, RowMatrix, SparseRows
+from rankplug.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
 from rankplug.shard import Shard
 
 __all__ = ["LocalShards", "Shards", "open_shards"]
@@ -149,8 +150,8 @@ def open_shards(
     Parameters
     ----------
     data : RankingData or LabelRankingData
-        Its features are not copied. If they are mapped from a file, what is kept for each row
-        lies in a temporary file.
+        Its features are not copied. If they are mapped from a file, one thread at a time fetches
+        them, and what is kept for each row lies in a temporary file.
     query_weight : float64 array of shape (n_queries,) or (n_instances,)
         What each pair of a query counts.
     n_threads : int, optional
@@ -165,6 +166,10 @@ def open_shards(
         executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
         run = map if executor is None else executor.map
         shards = list(run(lambda span: make(query_weight, *span, allocate), spans))
+        if executor is not None and is_mapped(data.X):
+            turn = Lock()
+            for shard in shards:
+                shard.matrix = FetchedRows(shard.matrix, turn)
         yield LocalShards(shards, executor)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,8 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.kernels import squared_norms
 from rankplug.mapped import MappedMemory, is_mapped
+from rankplug.matrices import FetchedRows
+from rankplug.objectives import SquaredHinge
 from rankplug.rows import Rows
 from rankplug.shards import open_shards
 
@@ -273,3 +276,27 @@ def test_ranges_and_pair_counts_take_little_memory(monkeypatch, web_search):
         np.testing.assert_array_equal(replace(data).pair_counts, counts)
         dense = np.asarray(data.X.toarray() if layout == "csr" else data.X, dtype=float)
         np.testing.assert_allclose(squared_norms(data.X), (dense**2).sum(axis=1), rtol=1e-12)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_threads_fetch_in_turn(web_search, tmp_path, layout):
+    data = in_layout(web_search, layout)
+    weight, v = np.ones(data.n_queries), np.linspace(-1, 1, data.n_features)
+
+    def product(shards):
+        loss = SquaredHinge(shards)
+        return loss.move_to(v), loss.gradient(), loss.hessian_product(v), loss.hessian_diagonal()
+
+    with open_shards(data, weight, 2) as shards:
+        assert not any(isinstance(shard.matrix, FetchedRows) for shard in shards.shards)
+        expected = product(shards)
+    in_file = mapped_data(data, tmp_path)
+    with open_shards(in_file, weight, 2) as shards, ThreadPoolExecutor(1) as elsewhere:
+        (turn,) = {shard.matrix._turn for shard in shards.shards}
+        with turn:
+            later = elsewhere.submit(product, shards)
+            with pytest.raises(TimeoutError):
+                later.result(timeout=0.2)
+        for found, one in zip(later.result(timeout=60), expected, strict=True):
+            np.testing.assert_array_equal(found, one)
