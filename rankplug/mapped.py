@@ -15,24 +15,15 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-import threading
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
 from rankplug.arrays import Matrix
 from rankplug.exceptions import DataError
+from rankplug.memory import Memory
 
-__all__ = ["Allocate", "MappedMemory", "is_mapped"]
-
-Allocate: TypeAlias = Callable[..., NDArray[Any]]
-"""Makes an array of a shape, as `numpy.zeros` does."""
-
-_ALIGNMENT = 64
-_SMALLEST_BLOCK = 2**26
-_LARGEST_BLOCK = 2**30
+__all__ = ["MappedMemory", "is_mapped"]
 
 
 def is_mapped(X: Matrix) -> bool:
@@ -43,55 +34,30 @@ def is_mapped(X: Matrix) -> bool:
     return isinstance(owner, mmap.mmap)
 
 
-class MappedMemory:
-    """Makes arrays in an unnamed temporary file, in the folder of `tempfile.gettempdir`.
+class MappedMemory(Memory):
+    """Makes arrays in unnamed temporary files, in the folder of `tempfile.gettempdir`.
 
-    The file is gone when its last array is; it is never seen in the folder.
+    A file is gone when its last array is; it is never seen in the folder.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._block: mmap.mmap | None = None
-        self._used = self._size = self._total = 0
-
-    def zeros(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """As `numpy.zeros`.
+    def _new_block(self, size: int) -> Any:
+        """A mapped file of so many zeros.
 
         Raises
         ------
         DataError
             If the folder has no room for it.
         """
-        n_elements = int(np.prod(shape, dtype=np.int64))
-        n_bytes = n_elements * np.dtype(dtype).itemsize
-        with self._lock:
-            if self._block is None or self._used + n_bytes > self._size:
-                self._grow(n_bytes)
-            start = self._used
-            self._used += -(-n_bytes // _ALIGNMENT) * _ALIGNMENT
-            block = self._block
-        assert block is not None
-        return np.frombuffer(block, dtype, n_elements, start).reshape(shape)
-
-    def _grow(self, n_bytes: int) -> None:
-        """A new block, as large as all before it: each of them keeps a file open."""
-        self._size = max(n_bytes, min(max(self._total, _SMALLEST_BLOCK), _LARGEST_BLOCK))
-        self._total += self._size
-        self._used = 0
-        self._block = _new_block(self._size)
-
-
-def _new_block(size: int) -> mmap.mmap:
-    try:
-        with tempfile.TemporaryFile() as file:
-            # Room that is only found missing when it is written to would end the process.
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.truncate(size)
-            return mmap.mmap(file.fileno(), size)
-    except OSError as error:
-        raise DataError(
-            f"no {size / 2**20:.0f} MB of working memory in {tempfile.gettempdir()}: {error}; free "
-            "some room or set the environment variable TMPDIR to another folder"
-        ) from None
+        try:
+            with tempfile.TemporaryFile() as file:
+                # Room that is only found missing when it is written to would end the process.
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.truncate(size)
+                return mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            raise DataError(
+                f"no {size / 2**20:.0f} MB of working memory in {tempfile.gettempdir()}: {error}; "
+                "free some room or set the environment variable TMPDIR to another folder"
+            ) from None

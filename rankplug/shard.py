@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs, Queries
-from rankplug.mapped import Allocate
 from rankplug.matrices import RowMatrix
+from rankplug.memory import Allocate
 
 __all__ = ["Evaluate", "Shard", "ShardState"]
 

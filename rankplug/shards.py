@@ -23,8 +23,9 @@ from rankplug.arrays import even_spans, row_slice
 from rankplug.cores import available_cores
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.interruption import raise_if_overdue
-from rankplug.mapped import Allocate, MappedMemory, is_mapped
+from rankplug.mapped import MappedMemory, is_mapped
 from rankplug.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
+from rankplug.memory import Allocate, Memory
 from rankplug.shard import Shard
 
 __all__ = ["LocalShards", "Shards", "open_shards"]
@@ -160,7 +161,7 @@ def open_shards(
     """
     spans = _spans(data)
     make = partial(_ranking_shard if isinstance(data, RankingData) else _label_shard, data)  # type: ignore[arg-type]
-    allocate: Allocate = MappedMemory().zeros if is_mapped(data.X) else np.zeros
+    allocate = _memory(data, len(spans))
     n_workers = min(n_threads or available_cores(), len(spans))
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
@@ -171,6 +172,13 @@ def open_shards(
             for shard in shards:
                 shard.matrix = FetchedRows(shard.matrix, turn)
         yield LocalShards(shards, executor)
+
+
+def _memory(data: RankingData | LabelRankingData, n_shards: int) -> Allocate:
+    """What makes the arrays of the shards."""
+    if is_mapped(data.X):
+        return MappedMemory().zeros
+    return np.zeros if n_shards == 1 else Memory().zeros
 
 
 def _spans(data: RankingData | LabelRankingData) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 TABLE = """
     lazy  exceptions  tables  parameters  interruption  cores  new_folder  _fast  safe_files
     arrays  affine  data  metrics
-    mapped  rows  matrices  shard  shards  reductions  remote  objectives
+    memory  mapped  rows  matrices  shard  shards  reductions  remote  objectives
     boosting  top  models  scaling  pipelines
     kernels  kernel_cache  kernel_model
     ranges  solver  optim  io  datasets

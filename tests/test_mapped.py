@@ -20,6 +20,7 @@ from rankplug.exceptions import DataError
 from rankplug.kernels import squared_norms
 from rankplug.mapped import MappedMemory, is_mapped
 from rankplug.matrices import FetchedRows
+from rankplug.memory import Memory
 from rankplug.objectives import SquaredHinge
 from rankplug.rows import Rows
 from rankplug.shards import open_shards
@@ -134,13 +135,14 @@ def test_chosen_rows(web_search, layout):
     assert not none.transposed_dot(np.zeros(0)).any()
 
 
-def test_working_memory_lies_in_a_file():
-    memory = MappedMemory()
+@pytest.mark.parametrize("make", [Memory, MappedMemory])
+def test_working_memory_is_zero_and_lies_where_it_should(make):
+    memory = make()
     arrays = [memory.zeros(7, dtype=np.int32), memory.zeros((2, 3)), memory.zeros(2**23)]
     assert [array.shape for array in arrays] == [(7,), (2, 3), (2**23,)]
     assert [array.dtype for array in arrays] == [np.int32, np.float64, np.float64]
     assert not any(array.any() for array in arrays)
-    assert all(is_mapped(array) for array in arrays)
+    assert [is_mapped(array) for array in arrays] == [make is MappedMemory] * 3
     arrays[0][:], arrays[1][:] = 1, 2.0
     assert arrays[0].sum() == 7
     assert arrays[1].sum() == 12.0
