@@ -180,12 +180,15 @@ def test_messages_do_not_depend_on_the_number_of_rows(client, arrays, monkeypatc
             loss.start_direction()
             loss.extend_direction(1.0)
             home.append(loss.loss_along(1.0))
+            loss.accept()
+            home.append(loss.gradient())
             operations.append(list(sent))
             results.append([np.size(one) for one in home])
     assert operations[0] == operations[1]
-    assert len(operations[0]) == 4  # start_direction and extend_direction go with loss_along
+    # The gradient comes with the loss; start_direction and extend_direction go with loss_along.
+    assert len(operations[0]) == 3
     assert {n_tasks for n_tasks, _ in operations[0]} == {4}  # one a partition, added up here
-    assert results == [[1, D, D, 1]] * 2
+    assert results == [[1, D, D, 1, D]] * 2
 
 
 def test_partitions_stay_where_they_are_and_nothing_is_left(client, data):

@@ -19,7 +19,7 @@ import rankplug.dask  # noqa: E402
 METRICS = ("ndcg@10", "pairwise_accuracy")
 SPLITS = datasets.load("digits-retrieval", n_queries=60)
 SOLVERS = {
-    "linear": rankplug.make_solver("tree-tron", C=1e-4),
+    "linear": rankplug.make_solver("tree-tron", C=1e-4, tol=1e-6),
     "cutting-plane": rankplug.make_solver("cutting-plane", C=1e-3, tol=0.05),
     "trees": rankplug.make_solver("xgboost-pairwise", n_estimators=8, max_depth=3),
 }
