@@ -204,7 +204,7 @@ def solve_seconds(
     n_rounds: float,
     jitter: float = 0.0,
 ) -> float:
-    """A whole training: passes, and rounds that read no features, as those of a line search."""
+    """A whole training: passes, and rounds that read few features or none."""
     full = simulate(load, machine, network, cluster, jitter=jitter)
     without = replace(load, row_elements=0.0, n_features=1)
     small = simulate(without, machine, network, cluster, jitter=jitter)
