@@ -47,7 +47,8 @@ class TreeTron(Solver):
         Newton-CG with a line search and preconditioner, or the paper's trust region.
     preconditioner : "auto", "cholesky", "diagonal" or "none"
         For "newton". "cholesky" factorises the Hessian of a sample of the data (ranking data
-        only); "auto" takes it up to 2,000 features and "diagonal" beyond.
+        only); "auto" takes it up to 2,000 features and "diagonal" beyond. All but "none" learn
+        from the Hessian products of earlier steps.
     reduction : "sum", "mean" or "query-mean"
         ``c_q``: 1; 1 / number of pairs; or 1 / (pairs of the query * queries with pairs), each
         times the query's weight.

@@ -66,7 +66,7 @@ class LinearLoss(Protocol):
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
 
     def loss_along(self, step: float) -> float:
-        """Loss after `step` times the direction; no pass over X."""
+        """Loss after `step` times the direction; needs no pass over X."""
 
     def accept(self) -> None:
         """Make the step last tried the current point."""
