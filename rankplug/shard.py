@@ -128,12 +128,14 @@ class Shard:
         rows, query_ptr = _sample_rows(self.query_ptr, fraction)
         count = self._weighted_count()
         total, taken = count.sum(), count[rows].sum()
-        scale = total / taken if taken > 0 else 0.0
-        return scale * self.matrix.laplacian_gram(rows, query_ptr, count[rows])
+        gram = self.matrix.laplacian_gram(rows, query_ptr, count[rows])
+        gram *= total / taken if taken > 0 else 0.0
+        return gram
 
     def _weighted_count(self) -> Vector:
         count = self._current_pairs().count
-        return count * np.repeat(self.query_weight, np.diff(self.query_ptr))
+        count *= np.repeat(self.query_weight, np.diff(self.query_ptr))
+        return count
 
     def _current_pairs(self) -> ActivePairs:
         """The pairs at the current scores, found again if others were tried without success."""

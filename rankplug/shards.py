@@ -126,11 +126,14 @@ class LocalShards(Shards):
             pass
 
     def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
-        """Sum of what an operation returns, always added in the order of the shards."""
+        """Sum of what an operation returns, always added in the order of the shards.
+
+        An array that an operation returns is the caller's: the first one is added to.
+        """
         parts: Iterator[Any] = self._results(operation, arguments)
         total = next(parts)
         for part in parts:
-            total = total + part
+            total += part
         return cast(T, total)
 
     def _results(self, operation: Callable[..., T], arguments: tuple[Any, ...]) -> Iterator[T]:
