@@ -37,17 +37,12 @@ def is_mapped(X: Matrix) -> bool:
 class MappedMemory(Memory):
     """Makes arrays in unnamed temporary files, in the folder of `tempfile.gettempdir`.
 
-    A file is gone when its last array is; it is never seen in the folder.
+    A file is gone when its last array is; it is never seen in the folder. `zeros` raises
+    `DataError` if the folder has no room for it.
     """
 
     def _new_block(self, size: int) -> Any:
-        """A mapped file of so many zeros.
-
-        Raises
-        ------
-        DataError
-            If the folder has no room for it.
-        """
+        """A mapped file of so many zeros."""
         try:
             with tempfile.TemporaryFile() as file:
                 # Room that is only found missing when it is written to would end the process.

@@ -252,6 +252,6 @@ def _weighted_scatter(
 
     Overwrites X; float32 is precise enough for an estimate.
     """
-    passes.centre(X, query_ptr, count, np.empty(X.shape[1]))
+    passes.dense_centre(X, query_ptr, count, np.empty(X.shape[1]))
     syrk = linalg.get_blas_funcs("syrk", (X,))
     return np.asarray(syrk(1.0, X.T, lower=1), dtype=np.float64)

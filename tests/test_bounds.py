@@ -223,7 +223,7 @@ def check_dense(n, d, dtype):
     passes.dense_moments(X, walls.around(query_ptr), c, first, out)
     close(out, plain_moments(plain, query_ptr, c))
     centred = walls.around(X)
-    passes.centre(centred, walls.around(query_ptr), c, first)
+    passes.dense_centre(centred, walls.around(query_ptr), c, first)
     squares = np.square(centred.astype(float)).sum(axis=0)
     np.testing.assert_allclose(squares, out, rtol=1e-9 if dtype == "float64" else 1e-5, atol=1e-9)
     assert walls.standing()

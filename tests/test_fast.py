@@ -226,5 +226,5 @@ def test_rows_are_centred_query_by_query(dtype, shard):
         if c[b:e].sum() > 0:
             mean = c[b:e] @ X[b:e].astype(float) / c[b:e].sum()
             expected[b:e] = np.sqrt(c[b:e])[:, None] * (X[b:e] - mean)
-    passes.centre(X, query_ptr, c, np.empty(7))
+    passes.dense_centre(X, query_ptr, c, np.empty(7))
     np.testing.assert_allclose(X, expected, atol=1e-12 if dtype == "float64" else 1e-5)

@@ -98,8 +98,9 @@ RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const 
 
 /* Row i becomes sqrt(c[i]) (x - m), m the mean of its query's rows weighted by c; `m` has room for
  * it. */
-RP_CLONES static void NAME(rp_centre)(FLOAT *X, int64_t d, const int64_t *query_ptr,
-                                      int64_t n_queries, const double *c, double *restrict m) {
+RP_CLONES static void NAME(rp_dense_centre)(FLOAT *X, int64_t d, const int64_t *query_ptr,
+                                            int64_t n_queries, const double *c,
+                                            double *restrict m) {
     for (int64_t q = 0; q < n_queries; q++) {
         int64_t b = query_ptr[q], n = query_ptr[q + 1] - b;
         rp_fetch nothing = {0};

@@ -17,7 +17,9 @@ def dense_laplacian(
 def dense_moments(
     X: NDArray[Any], query_ptr: NDArray[np.int64], c: Vector, first: Vector, out: Vector
 ) -> None: ...
-def centre(X: NDArray[Any], query_ptr: NDArray[np.int64], c: Vector, mean: Vector) -> None: ...
+def dense_centre(
+    X: NDArray[Any], query_ptr: NDArray[np.int64], c: Vector, mean: Vector
+) -> None: ...
 def sparse_dot(
     indptr: NDArray[Any],
     indices: NDArray[Any],

@@ -29,9 +29,9 @@ cdef extern from "passes_all.h" nogil:
         const double *, int64_t, const rp_pairs *, const double *, double *, double *)
     void rp_dense_laplacian_f32(
         const float *, int64_t, const rp_pairs *, const double *, double *, double *)
-    void rp_centre_f64(
+    void rp_dense_centre_f64(
         double *, int64_t, const int64_t *, int64_t, const double *, double *)
-    void rp_centre_f32(
+    void rp_dense_centre_f32(
         float *, int64_t, const int64_t *, int64_t, const double *, double *)
     const double *rp_laplacian_query(const rp_pairs *, int64_t, const double *)
 
@@ -102,8 +102,8 @@ def dense_moments(const floating[:, ::1] X not None, const int64_t[::1] query_pt
                     out[k] -= first[k] * first[k] / total
 
 
-def centre(floating[:, ::1] X not None, const int64_t[::1] query_ptr not None,
-           const double[::1] c not None, double[::1] mean not None):
+def dense_centre(floating[:, ::1] X not None, const int64_t[::1] query_ptr not None,
+                 const double[::1] c not None, double[::1] mean not None):
     """Make x_i into sqrt(c_i) (x_i - m), m the mean of its query's rows, weighted by c >= 0.
 
     `mean` is scratch space of length n_features.
@@ -113,9 +113,9 @@ def centre(floating[:, ::1] X not None, const int64_t[::1] query_ptr not None,
     assert query_ptr[0] == 0 and query_ptr[n_queries] == X.shape[0]
     with nogil:
         if floating is double:
-            rp_centre_f64(&X[0, 0], d, &query_ptr[0], n_queries, &c[0], &mean[0])
+            rp_dense_centre_f64(&X[0, 0], d, &query_ptr[0], n_queries, &c[0], &mean[0])
         else:
-            rp_centre_f32(&X[0, 0], d, &query_ptr[0], n_queries, &c[0], &mean[0])
+            rp_dense_centre_f32(&X[0, 0], d, &query_ptr[0], n_queries, &c[0], &mean[0])
 
 
 def sparse_dot(const index[::1] indptr not None, const index[::1] indices not None,

@@ -130,6 +130,13 @@ class Corrected:
 
     the latest last; so the inverse costs 4 n_columns operations a pair. Products with H, not with
     ``I + C H``, are kept, and serve other C.
+
+    Parameters
+    ----------
+    base : Preconditioner
+        The other one.
+    n_columns : int
+        Length of a weight vector. The last 16 pairs are kept, fewer if they are long.
     """
 
     def __init__(self, base: Preconditioner, n_columns: int) -> None:
