@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankplug.lazy import loader
+from rankplug.system.lazy import loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
-    "LabelRanker": "label_ranker",
+    "LabelRanker": "estimators",
     "LabelRankingData": "data",
-    "Ranker": "ranker",
+    "Ranker": "estimators",
     "RankingData": "data",
     "Solver": "solver",
     "SolverResult": "solver",
     "SolverTags": "solver",
     "TuneResult": "tuning",
-    "list_solvers": "registry",
+    "list_solvers": "solver",
     "load_model": "models",
-    "make_solver": "registry",
+    "make_solver": "solver",
     "path": "solver",
     "prepare": "io",
     "read_data": "io",
@@ -54,12 +54,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from rankplug.data import LabelRankingData, RankingData
+    from rankplug.estimators import LabelRanker, Ranker
     from rankplug.io import prepare, read_data, read_label_data, write_data
-    from rankplug.label_ranker import LabelRanker
     from rankplug.models import load_model
-    from rankplug.ranker import Ranker
-    from rankplug.registry import list_solvers, make_solver
-    from rankplug.solver import Solver, SolverResult, SolverTags, path
+    from rankplug.solver import Solver, SolverResult, SolverTags, list_solvers, make_solver, path
     from rankplug.tuning import TuneResult, tune
 
 

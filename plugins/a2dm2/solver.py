@@ -10,13 +10,18 @@ import numpy as np
 
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
-from rankplug.interruption import Overdue
 from rankplug.models import LinearModel, Model
+from rankplug.objectives import (
+    Scope,
+    decades_down,
+    largest_squared_norm,
+    make_top_problem,
+    warn_if_zero_is_optimal,
+)
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.parameters import Choice, Integer, Optional, Real
-from rankplug.ranges import decades_down, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
-from rankplug.top import Scope, make_top_problem, warn_if_zero_is_optimal
+from rankplug.system.interruption import Overdue
 from rankplug_plugins.a2dm2.split import TopSplit
 
 if TYPE_CHECKING:

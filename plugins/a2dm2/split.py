@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
-from rankplug.interruption import raise_if_overdue
+from rankplug.objectives import TopProblem
 from rankplug.optim.cholesky import factorise
-from rankplug.top import TopProblem
+from rankplug.system.interruption import raise_if_overdue
 
 __all__ = ["TopSplit"]
 

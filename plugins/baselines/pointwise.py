@@ -10,12 +10,12 @@ from scipy import sparse
 from sklearn.base import clone, is_regressor
 from threadpoolctl import threadpool_limits
 
-from rankplug.cores import available_cores, survive_forks
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Integer, Optional, Parameter, Real
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.system.cores import available_cores, survive_forks
 from rankplug_plugins.baselines.regressor_model import RegressorModel, as_taken
 
 if TYPE_CHECKING:

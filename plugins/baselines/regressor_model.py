@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
 
-from rankplug.cores import survive_forks
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import Model
+from rankplug.system.cores import survive_forks
 from rankplug_plugins.baselines.regressor_check import check_regressor, require_stored
 
 __all__ = ["RegressorModel", "as_taken"]

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.data import RankingData
-from rankplug.interruption import interrupted
 from rankplug.models import LinearModel, Model
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.system.interruption import interrupted
 
 __all__ = ["Constant", "SingleFeature"]
 

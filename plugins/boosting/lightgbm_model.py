@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.cores import survive_forks
 from rankplug.data import Matrix
 from rankplug.exceptions import ModelFormatError
 from rankplug.models import Model
+from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.lightgbm_file import check_lightgbm_text
 
 __all__ = ["LightGBMModel"]

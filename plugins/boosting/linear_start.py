@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rankplug.exceptions import ParameterError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Optional, Parameter, Real
-from rankplug.registry import make_solver
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, make_solver
 from rankplug_plugins.boosting.linear_start_model import LinearThenTreesModel
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
-from rankplug.remote import RemoteRankingData
+from rankplug.shards import RemoteRankingData
 from rankplug_plugins.boosting.relevance import check_relevance, levels
 from rankplug_plugins.boosting.xgboost_matrices import missing_value
 

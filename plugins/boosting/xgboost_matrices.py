@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData
-from rankplug.interruption import deferred
+from rankplug.system.interruption import deferred
 
 __all__ = ["label_rows", "missing_value", "quantile_matrix", "rows_per_block"]
 

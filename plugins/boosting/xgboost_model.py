@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.cores import survive_forks
 from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import Model, check_labels
+from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.xgboost_file import check_xgboost_file
 from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
 

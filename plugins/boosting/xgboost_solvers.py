@@ -12,7 +12,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Choice, Integer, Optional, Parameter
-from rankplug.remote import RemoteRankingData
+from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SolverResult, SolverTags
 from rankplug_plugins.boosting.all_pairs import AllPairsLoss
 from rankplug_plugins.boosting.relevance import check_relevance, gains, levels

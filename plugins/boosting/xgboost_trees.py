@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.boosting import ranking_metric
-from rankplug.cores import available_cores, survive_forks
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.models import Model
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real
-from rankplug.remote import RemoteRankingData
+from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, Solver, SolverResult
+from rankplug.system.cores import available_cores, survive_forks
 from rankplug_plugins.boosting.early_stopping import MetricName, held_out, log_name
 from rankplug_plugins.boosting.errors import translated
 from rankplug_plugins.boosting.relevance import levels

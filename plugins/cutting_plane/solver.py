@@ -9,14 +9,13 @@ import numpy as np
 
 from rankplug.exceptions import DataError
 from rankplug.models import Model, linear_model, linear_weights
-from rankplug.objectives import Hinge, Reduction, SmoothedHinge, open_pairs
+from rankplug.objectives import Hinge, Reduction, SmoothedHinge, open_pairs, pairwise_c
 from rankplug.optim.bracket import Certified
 from rankplug.optim.bundle import Planes, bundle_method
 from rankplug.optim.newton_cg import Report, Vector
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
 from rankplug.optim.smoothing import smoothed_newton
 from rankplug.parameters import Choice, Integer, Optional, Real
-from rankplug.ranges import pairwise_c
 from rankplug.shards import Shards
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.interruption import interrupted
 from rankplug.solver import Monitor, SolverResult, Status
+from rankplug.system.interruption import interrupted
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout
 from rankplug_plugins.larank.weights import Weights

@@ -9,8 +9,8 @@ import numpy as np
 from rankplug.data import LabelRankingData
 from rankplug.kernels import Kernel, KernelFunction, KernelName
 from rankplug.models import Model
+from rankplug.objectives import decades_up, gamma_range
 from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real, check_parameters
-from rankplug.ranges import decades_up, gamma_range
 from rankplug.solver import Callback, Data, Monitor, Solver, SolverResult, SolverTags
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.ascent import Ascent, ScheduleName

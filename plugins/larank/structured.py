@@ -46,8 +46,8 @@ from numpy.typing import NDArray
 
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
-from rankplug.kernel_model import KernelModel
 from rankplug.kernels import Kernel
+from rankplug.models import KernelModel
 from rankplug.solver import Callback, SolverResult
 from rankplug_plugins.larank.patterns import Layout
 from rankplug_plugins.larank.solver import LaRank

@@ -11,12 +11,10 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, n_stored
 from rankplug.exceptions import DataError
-from rankplug.interruption import interrupted, pieces
-from rankplug.kernel_cache import KernelCache
-from rankplug.kernel_model import KernelModel
-from rankplug.kernels import Kernel, squared_norms
-from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.kernels import Kernel, KernelCache, squared_norms
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
 from rankplug.solver import Data
+from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.interruption import interrupted
+from rankplug.system.interruption import interrupted
 from rankplug_plugins.sopopo.problems import Problem
 
 __all__ = ["Extrapolation"]

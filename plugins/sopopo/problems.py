@@ -10,11 +10,9 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData, n_stored
 from rankplug.exceptions import DataError
-from rankplug.interruption import interrupted, pieces
-from rankplug.kernel_cache import KernelCache
-from rankplug.kernel_model import KernelModel
-from rankplug.kernels import Kernel, squared_norms
-from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.kernels import Kernel, KernelCache, squared_norms
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
+from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.sopopo import _sopopo_fast as fast
 from rankplug_plugins.sopopo.curvature import graph_curvatures
 from rankplug_plugins.sopopo.decompositions import Graphs

@@ -8,12 +8,12 @@ import numpy as np
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError
-from rankplug.interruption import interrupted
 from rankplug.kernels import Kernel, KernelFunction, KernelName
 from rankplug.models import Model
+from rankplug.objectives import decades_up, gamma_range, largest_squared_norm
 from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real
-from rankplug.ranges import decades_up, gamma_range, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
+from rankplug.system.interruption import interrupted
 from rankplug_plugins.sopopo.acceleration import Extrapolation, dual_objective
 from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs, Weights, decompose
 from rankplug_plugins.sopopo.problems import (

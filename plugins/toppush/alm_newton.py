@@ -22,8 +22,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.interruption import Overdue
-from rankplug.top import TopProblem
+from rankplug.objectives import TopProblem
+from rankplug.system.interruption import Overdue
 from rankplug_plugins.toppush.cone import project
 from rankplug_plugins.toppush.newton_system import NewtonSystem
 from rankplug_plugins.toppush.outcome import Bounds, Outcome, Report

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast.projection import soft_projection
-from rankplug.interruption import Overdue, raise_if_overdue
-from rankplug.top import TopProblem
+from rankplug.objectives import TopProblem
+from rankplug.system.interruption import Overdue, raise_if_overdue
 from rankplug_plugins.toppush.outcome import Bounds, Outcome, Report
 
 __all__ = ["accelerated_gradient"]

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
-from rankplug.interruption import raise_if_overdue
+from rankplug.objectives import Rows, TopProblem
 from rankplug.optim.cholesky import factorise
-from rankplug.rows import Rows
-from rankplug.top import TopProblem
+from rankplug.system.interruption import raise_if_overdue
 from rankplug_plugins.toppush.cone import Face
 
 __all__ = ["NewtonSystem"]

@@ -9,10 +9,16 @@ import numpy as np
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import LinearModel, Model
+from rankplug.objectives import (
+    Scope,
+    TopProblem,
+    decades_down,
+    largest_squared_norm,
+    make_top_problem,
+    warn_if_zero_is_optimal,
+)
 from rankplug.parameters import Choice, Integer, Optional, Real
-from rankplug.ranges import decades_down, largest_squared_norm
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
-from rankplug.top import Scope, TopProblem, make_top_problem, warn_if_zero_is_optimal
 from rankplug_plugins.toppush.alm_newton import alm_newton
 from rankplug_plugins.toppush.apg import accelerated_gradient
 from rankplug_plugins.toppush.outcome import Outcome

@@ -9,12 +9,11 @@ import numpy as np
 
 from rankplug.exceptions import DataError
 from rankplug.models import Model, linear_model, linear_weights
-from rankplug.objectives import Reduction, SquaredHinge, open_pairs
+from rankplug.objectives import Reduction, SquaredHinge, open_pairs, pairwise_c
 from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
 from rankplug.optim.tron import tron
 from rankplug.parameters import Choice, Integer, Optional, Real
-from rankplug.ranges import pairwise_c
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 
 if TYPE_CHECKING:

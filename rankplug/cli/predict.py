@@ -59,8 +59,8 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _predict(args: argparse.Namespace) -> int:
     model = open_model(args)
-    from rankplug.mlflow.file_predictions import predict_file
-    from rankplug.mlflow.outputs import requested
+    from rankplug.io.predictions import predict_file
+    from rankplug.models.answers import requested
 
     rows = predict_file(
         model,

@@ -68,7 +68,7 @@ def _serve(args: argparse.Namespace) -> int:
         os.environ["MLFLOW_TRACKING_URI"] = args.tracking_uri
     from mlflow.pyfunc.scoring_server import get_cmd
 
-    from rankplug.cores import available_cores
+    from rankplug.system.cores import available_cores
 
     folder = _checked_model(args.uri)
     command, environment = get_cmd(folder, args.port, args.host, args.timeout, args.workers)

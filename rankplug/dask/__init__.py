@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from rankplug.lazy import loader
+from rankplug.system.lazy import loader
 
 if importlib.util.find_spec("distributed") is None:
     raise ImportError("rankplug.dask needs Dask: pip install 'rankplug[dask]'")

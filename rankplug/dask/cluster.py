@@ -19,8 +19,8 @@ from distributed.comm import CommClosedError
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from rankplug.exceptions import ClusterError, ParameterError
-from rankplug.interruption import raise_if_overdue
 from rankplug.parameters import Optional, Real, check_parameters
+from rankplug.system.interruption import raise_if_overdue
 
 __all__ = [
     "Cluster",

@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 
 from distributed import Client, Future
 
-from rankplug.affine import Scaling
 from rankplug.dask.arrays import ClusterArrays, arrays_of
 from rankplug.dask.cell import Opening, open_cell
 from rankplug.dask.cluster import Cluster, connect, release, same_future, unique_name
@@ -20,13 +19,14 @@ from rankplug.dask.facts import facts_of, require_same_features
 from rankplug.dask.loading import load_partitions
 from rankplug.dask.messages import Call
 from rankplug.dask.prepared import map_partitions
-from rankplug.data import RankingData, no_pairs, no_pairs_count
+from rankplug.data.ranking import RankingData, no_pairs, no_pairs_count
+from rankplug.data.scaling import Scaling
 from rankplug.exceptions import ClusterError, DataError, SolverUnavailableError
 from rankplug.io import PreparedFolder, open_prepared
 from rankplug.kernels import squared_norms
-from rankplug.reductions import PairTotals, Reduction, pair_totals
-from rankplug.registry import list_solvers, solver_class
-from rankplug.remote import RemoteRankingData
+from rankplug.shards.reductions import PairTotals, Reduction, pair_totals
+from rankplug.shards.remote import RemoteRankingData
+from rankplug.solver.registry import list_solvers, solver_class
 
 __all__ = ["ClusterData"]
 

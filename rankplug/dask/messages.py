@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rankplug.shard import ShardState
+from rankplug.shards.base import ShardState
 
 __all__ = ["Call", "Message"]
 

@@ -1,6 +1,6 @@
 """The state of shards, followed without their rows.
 
-For each method of `rankplug.shard.Shard` that moves something there is a rule here, which does to
+For each method of `rankplug.shards.Shard` that moves something there is a rule here, which does to
 weights what the method does to scores.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.dask.messages import Call
-from rankplug.shard import Evaluate, ShardState
+from rankplug.shards.base import Evaluate, ShardState
 
 __all__ = ["follow"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.arrays import Matrix
-from rankplug.data import RankingData
+from rankplug.data.arrays import Matrix
+from rankplug.data.ranking import RankingData
 from rankplug.exceptions import DataError
 
 __all__ = [

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug import tables
-from rankplug.cores import physical_memory
+from rankplug.data import tables
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile, problems
+from rankplug.system.cores import physical_memory
 
 __all__ = ["batches", "column_names", "columns_of_no_rows", "read"]
 

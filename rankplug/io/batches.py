@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug import tables
-from rankplug.arrays import Matrix
+from rankplug.data import tables
+from rankplug.data.arrays import Matrix
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rankplug import tables
+from rankplug.data import tables
 from rankplug.exceptions import DataError, nearest
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.files import InputFile

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rankplug.arrays import index_type
+from rankplug.data.arrays import index_type
 from rankplug.io.rows import LARGEST_INDEX, Rows
 
 __all__ = ["parse_block"]

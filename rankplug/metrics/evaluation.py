@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankplug.arrays import group_queries, real_array
+from rankplug.data.arrays import group_queries, real_array
 from rankplug.exceptions import DataError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import split_into_blocks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankplug.lazy import loader
+from rankplug.system.lazy import loader
 
 _HOME = {
     "FLAVOR_NAME": "flavor",

@@ -18,13 +18,13 @@ from packaging.specifiers import SpecifierSet
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 
-from rankplug.estimator import SolverEstimator
-from rankplug.label_ranker import LabelRanker
+from rankplug.estimators.base import SolverEstimator
+from rankplug.estimators.label_ranker import LabelRanker
+from rankplug.estimators.ranker import Ranker
 from rankplug.mlflow import _private
 from rankplug.mlflow.flavor import FLAVOR_NAME
 from rankplug.mlflow.trainings import Training, TrainingLog
-from rankplug.ranker import Ranker
-from rankplug.solver import Data, Solver
+from rankplug.solver.base import Data, Solver
 
 __all__ = ["autolog"]
 

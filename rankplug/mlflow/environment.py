@@ -10,7 +10,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_info
 
 import rankplug
-from rankplug.cores import available_cores
+from rankplug.system.cores import available_cores
 
 __all__ = ["environment_facts"]
 

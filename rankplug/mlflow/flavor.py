@@ -24,10 +24,10 @@ from rankplug.mlflow.requirements import (
 from rankplug.mlflow.scoring import ScoringModel
 from rankplug.mlflow.serving import guard_scoring_server
 from rankplug.mlflow.signature import default_signature, named_example
-from rankplug.models import Model
-from rankplug.models import load_model as load_saved_model
-from rankplug.new_folder import new_folder
-from rankplug.pipelines import flat_steps, pipeline_model
+from rankplug.models.base import Model
+from rankplug.models.loading import load_model as load_saved_model
+from rankplug.models.pipelines import flat_steps, pipeline_model
+from rankplug.system.new_folder import new_folder
 
 __all__ = [
     "FLAVOR_NAME",
@@ -64,7 +64,7 @@ def save_model(
     ----------
     model : Model, a fitted Ranker or LabelRanker, or a fitted Pipeline that ends in one
         The other steps of a pipeline may be StandardScaler, MinMaxScaler, MaxAbsScaler and
-        "passthrough"; see `rankplug.pipelines.PipelineModel`.
+        "passthrough"; see `rankplug.models.pipelines.PipelineModel`.
     path : path
         A new or empty folder.
     conda_env, pip_requirements, extra_pip_requirements

@@ -19,7 +19,7 @@ from rankplug.mlflow.store import environment_defaults, first_line, opening
 from rankplug.recipe import Recipe
 from rankplug.recipe.loader import load_recipe
 from rankplug.runner import Observer, data_digest
-from rankplug.splits import Splits
+from rankplug.runner.splits import Splits
 
 __all__ = ["Repetition", "provenance_tags"]
 

@@ -10,12 +10,12 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from numpy.typing import NDArray
 
-from rankplug import tables
+from rankplug.data import tables
 from rankplug.exceptions import DataError, ParameterError, RankplugError
-from rankplug.mlflow import outputs
 from rankplug.mlflow._private import params_of_the_caller
 from rankplug.mlflow.signature import QID, feature_columns
-from rankplug.models import Model
+from rankplug.models import answers as outputs
+from rankplug.models.base import Model
 
 __all__ = ["ScoringModel"]
 

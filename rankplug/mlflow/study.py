@@ -32,8 +32,8 @@ from rankplug.metrics import parse_metric
 from rankplug.mlflow.store import Store, connect, first_line, opening, resolve_tracking_uri
 from rankplug.mlflow.study_figures import study_figures
 from rankplug.mlflow.tracked_run import RunStatus, TrackedRun
+from rankplug.system.locks import locked_here
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult
-from rankplug.tuning.locks import locked_here
 
 __all__ = ["CHAMPION", "MlflowTuneObserver"]
 

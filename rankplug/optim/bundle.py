@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from rankplug.interruption import Overdue
 from rankplug.optim.bracket import Bracket, Certified
 from rankplug.optim.newton_cg import Report, finite
 from rankplug.optim.simplex_qp import maximise_on_simplex
+from rankplug.system.interruption import Overdue
 
 __all__ = ["BundleMethod", "LineLoss", "Planes", "bundle_method"]
 

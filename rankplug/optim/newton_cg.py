@@ -25,7 +25,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.interruption import Overdue, interrupted
+from rankplug.system.interruption import Overdue, interrupted
 
 __all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "Report", "newton_cg"]
 

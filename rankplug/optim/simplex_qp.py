@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from rankplug.interruption import interrupted
+from rankplug.system.interruption import interrupted
 
 __all__ = ["maximise_on_simplex"]
 

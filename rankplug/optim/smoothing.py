@@ -19,7 +19,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.interruption import Overdue, raise_if_overdue
 from rankplug.optim.bracket import Bracket, Certified
 from rankplug.optim.newton_cg import (
     LinearLoss,
@@ -29,6 +28,7 @@ from rankplug.optim.newton_cg import (
     newton_cg,
     stalled,
 )
+from rankplug.system.interruption import Overdue, raise_if_overdue
 
 __all__ = ["SmoothedLoss", "smoothed_newton"]
 

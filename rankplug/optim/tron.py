@@ -15,7 +15,6 @@ import math
 
 import numpy as np
 
-from rankplug.interruption import Overdue, interrupted
 from rankplug.optim.newton_cg import (
     ROUNDING,
     LinearLoss,
@@ -28,6 +27,7 @@ from rankplug.optim.newton_cg import (
     settled,
     stalled,
 )
+from rankplug.system.interruption import Overdue, interrupted
 
 __all__ = ["tron"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rankplug.interruption import ending_loop
 from rankplug.recipe import Recipe
-from rankplug.registry import make_solver
 from rankplug.report import Outcome, ParetoTrials, Report, write_report
 from rankplug.runner.best import write_best
 from rankplug.runner.digests import digests
@@ -16,9 +14,11 @@ from rankplug.runner.output import JOURNAL, default_output, make_folder, require
 from rankplug.runner.plan import Plan, make_plan
 from rankplug.runner.progress import ProgressBars
 from rankplug.runner.sanity import competitors
+from rankplug.runner.splits import Splits, load_splits, query_ids
 from rankplug.runner.tuner import Search
 from rankplug.runner.turn import Turn
-from rankplug.splits import Splits, load_splits, query_ids
+from rankplug.solver.registry import make_solver
+from rankplug.system.interruption import ending_loop
 
 __all__ = ["run"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, TuningSummary
 from rankplug.runner.folds import make_folds
+from rankplug.runner.splits import Splits, describe
 from rankplug.runner.trainer import Prepared, evaluated, prepare
-from rankplug.solver import Data
-from rankplug.splits import Splits, describe
+from rankplug.solver.base import Data
 
 __all__ = ["Part", "Plan", "make_plan"]
 

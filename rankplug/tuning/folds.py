@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data.scaling import ScaleName
 from rankplug.exceptions import DataError, ParameterError
+from rankplug.models.wrapped import scaling_for
 from rankplug.parameters import Integer
-from rankplug.scaling import ScaleName, scaling_for
-from rankplug.solver import Data
+from rankplug.solver.base import Data
 
 __all__ = ["Fold", "make_folds"]
 

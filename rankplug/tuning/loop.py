@@ -18,10 +18,10 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ClusterError, RankplugError
-from rankplug.solver import Solver
+from rankplug.solver.base import Solver
+from rankplug.system.locks import Workers
 from rankplug.tuning.budget import Budget
 from rankplug.tuning.evaluation import Evaluation
-from rankplug.tuning.locks import Workers
 from rankplug.tuning.observers import TuneObserver
 from rankplug.tuning.paths import Path
 from rankplug.tuning.problem import Problem

@@ -24,10 +24,10 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ConvergenceWarning, ParameterError, TuningError
-from rankplug.interruption import ending_loop
-from rankplug.solver import Solver, SolverResult
+from rankplug.solver.base import Solver, SolverResult
+from rankplug.system.interruption import ending_loop
+from rankplug.system.locks import Workers
 from rankplug.tuning.budget import Budget
-from rankplug.tuning.locks import Workers
 from rankplug.tuning.loop import Loop, fail_killed
 from rankplug.tuning.observers import StudyInfo, TuneObserver
 from rankplug.tuning.paths import Path, PathWish, plan_path

@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBSto
 from optuna.storages.journal import JournalFileBackend
 
 from rankplug.exceptions import ParameterError
-from rankplug.tuning.locks import JournalLock, Workers, private_file
+from rankplug.system.locks import JournalLock, Workers, private_file
 
 __all__ = ["JOURNAL", "Place", "open_storage"]
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from rankplug.affine import Scaling
-from rankplug.arrays import Matrix, index_type
+from rankplug.data.arrays import Matrix, index_type
+from rankplug.data.scaling import ScaleName, Scaling, fit_scaling_to_blocks
 from rankplug.io.prepared.job import Job
 from rankplug.io.prepared.journal import GrowingFiles, State
 from rankplug.io.prepared.npy import HEADER_BYTES, write_array
 from rankplug.io.prepared.queries import Order
 from rankplug.io.prepared.raw_rows import RawRows
-from rankplug.scaling import ScaleName, fit_scaling_to_blocks
 
 __all__ = ["arrange", "needs_arranging"]
 

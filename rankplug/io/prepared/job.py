@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from rankplug.data.scaling import ScaleName
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.prepared.journal import GrowingFiles, Journal, State
 from rankplug.io.prepared.progress import Bar
-from rankplug.scaling import ScaleName
 
 __all__ = ["Job", "Wish", "sources_of"]
 

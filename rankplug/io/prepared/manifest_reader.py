@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from rankplug.data.scaling import ScaleName
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.manifest import (
     FEATURES,
@@ -21,8 +22,7 @@ from rankplug.io.prepared.manifest import (
     Span,
     manifest_digest,
 )
-from rankplug.safe_files import parse_json
-from rankplug.scaling import ScaleName
+from rankplug.system.safe_files import parse_json
 
 __all__ = ["read_manifest"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import __version__
-from rankplug.arrays import even_spans, index_type
+from rankplug.data.arrays import even_spans, index_type
 from rankplug.io.prepared.digests import Digests
 from rankplug.io.prepared.job import Job
 from rankplug.io.prepared.journal import State

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from rankplug.data.scaling import ScaleName
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import common_roles, query_roles
 from rankplug.io.files import FORMATS, InputFile, Paths, input_files, refuse_unfit
@@ -33,7 +34,6 @@ from rankplug.io.prepared.queries import QueryLog, read_order
 from rankplug.io.prepared.raw_rows import RawRows, append_piece
 from rankplug.io.prepared.sealing import seal
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
-from rankplug.scaling import ScaleName
 
 __all__ = ["prepare"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import RankplugError
-from rankplug.registry import solver_class
 from rankplug.report.outcome import Outcome
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
+from rankplug.solver.registry import solver_class
 
 if TYPE_CHECKING:
     from rankplug.report.report import Report

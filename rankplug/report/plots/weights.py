@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.arrays import row_blocks
-from rankplug.data import LabelRankingData, RankingData
-from rankplug.models import LinearModel, Model
+from rankplug.data.arrays import row_blocks
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.models.base import Model
+from rankplug.models.linear import LinearModel
+from rankplug.models.wrapped import ScaledModel
 from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
-from rankplug.scaling import ScaledModel
 
 if TYPE_CHECKING:
     from rankplug.report.report import Report

@@ -1,0 +1,387 @@
+"""Arrays as solvers want them: features, real values and query ids, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from rankplug.data import tables
+from rankplug.exceptions import DataError
+
+__all__ = [
+    "Matrix",
+    "as_matrix",
+    "csr_of_parts",
+    "even_spans",
+    "expand_group",
+    "far_origin",
+    "group_queries",
+    "index_type",
+    "integers_or_strings",
+    "n_stored",
+    "query_id_vector",
+    "rank_in_queries",
+    "real_array",
+    "real_vector",
+    "row_blocks",
+    "row_slice",
+]
+
+Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
+
+_EXACT_FLOAT_INTEGERS = 2.0**53
+_SAMPLE_ROWS = 1000
+_FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
+
+
+def as_matrix(
+    X: Any, feature_names: Sequence[str] | None = None
+) -> tuple[Matrix, tuple[str, ...] | None]:
+    """Features as a finite C-contiguous float array or canonical `csr_array`, with their names.
+
+    float32 and float64 are kept (float16 becomes float32, other numbers float64); nothing is
+    copied that already has the right form, and the caller's arrays are never changed.
+
+    Raises
+    ------
+    DataError
+        If `X` is empty, not two-dimensional, not numeric, or holds NaN or infinity.
+    """
+    names: list[str] | None
+    if tables.is_table(X):
+        names = tables.column_names(X) if feature_names is None else list(feature_names)
+        matrix: Matrix = tables.to_matrix(X, names)
+    else:
+        names = None if feature_names is None else [str(name) for name in feature_names]
+        matrix = _csr(X) if sparse.issparse(X) else _dense(X)
+    if matrix.shape[0] == 0:
+        raise DataError("X has no rows (0 samples): at least one is needed")
+    if matrix.shape[1] == 0:
+        raise DataError("X has no columns (0 feature(s)): at least one is needed")
+    if names is not None and len(names) != matrix.shape[1]:
+        raise DataError(f"{len(names)} feature names for {matrix.shape[1]} columns of X")
+    _require_finite(matrix, names)
+    return matrix, None if names is None else tuple(names)
+
+
+def real_vector(values: ArrayLike, what: str, n_samples: int) -> NDArray[np.float64]:
+    """One finite number for each row of `X`; raises `DataError` that calls them `what`."""
+    vector = real_array(values, what)
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector.ravel()
+    if vector.ndim != 1:
+        raise DataError(f"{what} has {vector.ndim} dimensions; it needs one value per row of X")
+    if len(vector) != n_samples:
+        raise DataError(f"X has {n_samples} rows but {what} has {len(vector)} values")
+    return vector
+
+
+def real_array(values: Any, what: str, *, allow_nan: bool = False) -> NDArray[np.float64]:
+    """Numbers as a float64 array without infinity and, by default, without NaN."""
+    given = tables.numbers_or_same(_as_array(values, what))
+    if given.dtype.kind == "c":
+        raise DataError(f"{what} holds complex numbers: Complex data not supported")
+    if given.dtype.kind not in "fiubO":
+        raise DataError(f"{what} must hold numbers, not values of type {given.dtype}")
+    try:
+        with np.errstate(over="ignore"):  # infinity is looked for below
+            array = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must hold numbers, not values of type {given.dtype}") from None
+    wrong = np.isinf(array) if allow_nan else ~np.isfinite(array)
+    if wrong.any():
+        where = np.argwhere(wrong)[0]
+        place = f" at row {where[0]}" if len(where) else ""
+        raise DataError(
+            f"{what} contains {array[tuple(where)]} (NaN or infinity){place}: "
+            "relevance and weights must be finite numbers"
+        )
+    return array
+
+
+def index_type(*largest: int) -> type[np.signedinteger[Any]]:
+    """The integer type for CSR indices that go up to the largest of these numbers."""
+    return np.int32 if max(largest) <= np.iinfo(np.int32).max else np.int64
+
+
+def n_stored(X: Matrix) -> int:
+    """How many elements are stored: all of dense features, the nonzeros of sparse ones."""
+    return int(X.size if isinstance(X, np.ndarray) else X.nnz)
+
+
+def even_spans(starts: NDArray[np.int64], n_spans: int) -> list[tuple[int, int]]:
+    """Spans of neighbours with about equally many elements; at most so many, none empty.
+
+    Parameters
+    ----------
+    starts : int64 array of shape (n + 1,)
+        The number of elements before each of the n neighbours, and of all.
+    n_spans : int
+
+    Examples
+    --------
+    >>> even_spans(np.array([0, 5, 10, 20]), 2)
+    [(0, 2), (2, 3)]
+    """
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], n_spans + 1)[1:-1])
+    bounds = np.unique(np.concatenate(([0], cuts, [len(starts) - 1])))
+    return list(pairwise(bounds.tolist()))
+
+
+def far_origin(X: Matrix) -> NDArray[np.float64] | None:
+    """Means of the columns that vary little beside their distance from 0, and 0 for the others.
+
+    A column is far where ``|mean| > 10 deviation > 0`` in a sample of the rows.
+
+    Returns
+    -------
+    float64 ndarray of shape (n_columns,) or None
+        None if there is no such column, or `X` is sparse.
+    """
+    if not isinstance(X, np.ndarray):
+        return None
+    some = np.asarray(X[:: max(1, X.shape[0] // _SAMPLE_ROWS)], dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = some.mean(axis=0), some.std(axis=0)
+        far = np.isfinite(mean) & (deviation > 0) & (np.abs(mean) > _FAR * deviation)
+    return np.where(far, mean, 0.0) if far.any() else None
+
+
+def row_blocks(X: Matrix, n_elements: int) -> Iterator[slice]:
+    """Runs of rows of about so many stored elements; the last one ends with `X`."""
+    n_rows = X.shape[0]
+    step = max(1, int(n_elements * n_rows // max(n_stored(X), 1)))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def csr_of_parts(
+    values: NDArray[Any], columns: NDArray[Any], row_ptr: NDArray[Any], n_columns: int
+) -> sparse.csr_array:
+    """A canonical CSR matrix of these very arrays, which are neither looked at nor copied.
+
+    SciPy's own constructor reads 64-bit indices to see whether they could be smaller, which takes
+    long where they are mapped from a large file.
+    """
+    matrix = sparse.csr_array((len(row_ptr) - 1, n_columns), dtype=values.dtype)
+    matrix.data, matrix.indices, matrix.indptr = values, columns, row_ptr
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def row_slice(X: Matrix, rows: slice) -> Matrix:
+    """Consecutive rows of `X`, which share its memory, or its file if it is mapped."""
+    if isinstance(X, np.ndarray):
+        return X[rows]
+    matrix: Any = X
+    start, stop = matrix.indptr[rows.start], matrix.indptr[rows.stop]
+    row_ptr = matrix.indptr[rows.start : rows.stop + 1] - start
+    return csr_of_parts(
+        matrix.data[start:stop], matrix.indices[start:stop], row_ptr, matrix.shape[1]
+    )
+
+
+def group_queries(
+    qid: ArrayLike | None, n_samples: int
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
+    """Find the queries: ``(query_ptr, query_ids, order)``.
+
+    Queries come in order of first appearance and keep the order of their rows; `order` is
+    None when every query's rows already stand together.
+
+    Raises
+    ------
+    DataError
+        If `qid` has the wrong length, missing values or ids that cannot be compared.
+    """
+    if qid is None:
+        return np.array([0, n_samples]), np.zeros(1, dtype=np.int64), None
+    ids = query_id_vector(qid, n_samples)
+    heads = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
+    if len(np.unique(ids[heads])) == len(heads):
+        return np.append(heads, n_samples), ids[heads], None
+    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    query = rank[inverse]
+    order = np.argsort(query, kind="stable")
+    query_ptr = np.concatenate(([0], np.cumsum(np.bincount(query))))
+    return query_ptr, ids[np.sort(first)], order
+
+
+def rank_in_queries(
+    scores: NDArray[np.float64], qid: ArrayLike | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order the rows of each query: ``(ranks, best_first)``.
+
+    `ranks` holds the rank of each row in its query, 1 = best; `best_first` the rows, query by
+    query in order of first appearance. Rows with equal scores keep their order.
+
+    Raises
+    ------
+    DataError
+        If `qid` has the wrong length, missing values or ids that cannot be compared.
+    """
+    query_ptr, _, order = group_queries(qid, len(scores))
+    sizes = np.diff(query_ptr)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    if order is not None:
+        query[order] = query.copy()
+    ranks = np.empty(len(scores), dtype=np.int64)
+    best_first = np.lexsort((-scores, query))
+    ranks[best_first] = np.arange(len(scores)) - np.repeat(query_ptr[:-1], sizes) + 1
+    return ranks, best_first
+
+
+def expand_group(group: ArrayLike, n_samples: int) -> NDArray[np.int64]:
+    """Query numbers of the rows from the sizes of consecutive queries."""
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
+        raise DataError("group must be a one-dimensional array of query sizes (integers >= 0)")
+    # As Python's integers, whose sum does not overflow.
+    total = sum(sizes.tolist())
+    if total != n_samples:
+        raise DataError(f"group adds up to {total} rows but X has {n_samples}")
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def integers_or_strings(values: NDArray[Any], what: str) -> NDArray[Any]:
+    """Objects as an array of their common kind: int64 (strings if too large) or str.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, or they are not all integers or all strings.
+    """
+    missing = [row for row, value in enumerate(values) if tables.is_missing(value)]
+    if missing:
+        raise DataError(f"{what} is missing (None or NaN) at row {missing[0]}")
+    kinds = {type(value) for value in values}
+    if all(issubclass(kind, str) for kind in kinds):
+        return values.astype(np.str_)
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        fits = all(-(2**63) <= int(value) < 2**63 for value in values)
+        return values.astype(np.int64 if fits else np.str_)
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise DataError(f"{what} mixes values of types {names}: make them all integers or all strings")
+
+
+def _as_array(values: Any, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} cannot be made an array: {error}") from None
+
+
+def _dense(X: Any) -> NDArray[Any]:
+    array = _as_array(X, "X")
+    if array.ndim != 2:
+        raise DataError(
+            f"X has {array.ndim} dimension(s); it needs two, (n_samples, n_features). Reshape your "
+            "data: X.reshape(-1, 1) for a single feature, X.reshape(1, -1) for a single sample"
+        )
+    dtype = _float_type(array.dtype)
+    try:
+        with np.errstate(over="ignore"):  # infinity is looked for later
+            return np.ascontiguousarray(array, dtype=dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise DataError(f"X must hold numbers only: {error}") from None
+
+
+def _csr(X: Any) -> sparse.csr_array:
+    if X.ndim != 2:
+        raise DataError(
+            f"X has {X.ndim} dimension(s); it needs two, (n_samples, n_features). Reshape your "
+            "data: X.reshape(1, -1) for a single sample"
+        )
+    dtype = _float_type(X.dtype)
+    matrix = sparse.csr_array(X)
+    try:
+        # SciPy does not look at the rows of a matrix whose last row ends at 0 or before.
+        if np.any(matrix.indptr[1:] < matrix.indptr[:-1]):
+            raise ValueError("index pointer values must not decrease")
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise DataError(f"X is not a valid sparse matrix: {error}") from None
+    if matrix.dtype != dtype:
+        matrix = matrix.astype(dtype)
+    if not matrix.has_canonical_format:
+        # sum_duplicates works in place, on the caller's own arrays.
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    if dtype in (np.float32, np.float16):
+        return np.float32
+    if dtype.kind in "fiubO":
+        return np.float64
+    if dtype.kind == "c":
+        raise DataError("X holds complex numbers: Complex data not supported")
+    raise DataError(f"X must hold numbers, not values of type {dtype}")
+
+
+def _require_finite(matrix: Matrix, names: Sequence[str] | None) -> None:
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    # A finite sum proves finite terms in one fast pass; an overflowing one proves nothing.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)):
+            return
+    wrong = ~np.isfinite(values)
+    if not wrong.any():
+        return
+    place = int(np.argmax(wrong))
+    if isinstance(matrix, np.ndarray):
+        row, column = divmod(place, matrix.shape[1])
+    else:
+        row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+        column = int(matrix.indices[place])
+    name = f" ({names[column]})" if names is not None else ""
+    kind = "NaN" if np.isnan(values.flat[place]) else "infinity (inf)"
+    raise DataError(
+        f"X contains {kind} at row {row}, column {column}{name}: "
+        "fill in or drop missing values and clip infinite ones before ranking"
+    )
+
+
+def query_id_vector(qid: ArrayLike, n_samples: int) -> NDArray[Any]:
+    """One query id for each row, of a type that can be compared; integers or strings as a rule.
+
+    Raises
+    ------
+    DataError
+        If the length is wrong, or ids are missing or cannot be compared.
+    """
+    ids = _as_array(qid, "qid")
+    if ids.ndim == 2 and ids.shape[1] == 1:
+        ids = ids.ravel()
+    if ids.ndim != 1 or len(ids) != n_samples:
+        raise DataError(f"X has {n_samples} rows but qid has shape {ids.shape}")
+    if ids.dtype.kind == "f":
+        ids = _float_query_ids(ids, qid)
+    if ids.dtype.kind in "mM" and np.isnat(ids).any():
+        raise DataError(f"qid is missing (NaT) at row {np.flatnonzero(np.isnat(ids))[0]}")
+    if ids.dtype.kind in "OT":
+        return integers_or_strings(ids.astype(object), "qid")
+    if ids.dtype.kind not in "iufUSbMm":
+        raise DataError(f"qid must hold integers or strings, not values of type {ids.dtype}")
+    return ids
+
+
+def _float_query_ids(ids: NDArray[Any], qid: ArrayLike) -> NDArray[Any]:
+    if not np.isfinite(ids).all():
+        raise DataError(f"qid is missing (NaN) at row {np.flatnonzero(~np.isfinite(ids))[0]}")
+    if np.abs(ids).max(initial=0) < _EXACT_FLOAT_INTEGERS:
+        return ids
+    if not hasattr(qid, "dtype"):  # NumPy turned large Python integers into floats
+        return np.asarray(qid, dtype=object)
+    raise DataError(
+        f"qid holds floating-point ids of 2^53 or more ({np.abs(ids).max():.17g}), where different "
+        "ids become equal: pass integers or strings"
+    )

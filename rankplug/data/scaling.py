@@ -1,0 +1,152 @@
+"""Scaling of features: shifted and multiplied, one column like another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data.arrays import Matrix
+from rankplug.exceptions import DataError
+
+__all__ = ["ScaleName", "Scaling", "fit_scaling", "fit_scaling_to_blocks"]
+
+D = TypeVar("D")
+ScaleName: TypeAlias = Literal["none", "standard", "minmax", "maxabs"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Features become ``(X - shift) * factor``; without shift, sparse ones stay sparse.
+
+    Attributes
+    ----------
+    shift : float64 ndarray of shape (n_features,) or None
+    factor : float64 ndarray of shape (n_features,)
+    """
+
+    shift: NDArray[np.float64] | None
+    factor: NDArray[np.float64]
+
+    def apply(self, X: Matrix) -> Matrix:
+        """Scaled features of the same type; `X` is left as it is.
+
+        Raises
+        ------
+        DataError
+            If sparse features would become dense.
+        """
+        if sparse.issparse(X) and self.shift is not None:
+            raise DataError(
+                "the features are shifted before they are scored, which would make sparse ones "
+                "dense: pass X.toarray()"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # scores are checked
+            factor = self.factor.astype(X.dtype)
+            if not isinstance(X, np.ndarray):
+                return _with_values(X, X.data * factor[X.indices])
+            if self.shift is None:
+                return np.asarray(X * factor)
+            shifted = np.asarray(X - self.shift.astype(X.dtype))
+            shifted *= factor
+            return shifted
+
+    def undo(self, X: Matrix) -> Matrix:
+        """The features before they were scaled, up to rounding; `X` is left as it is."""
+        factor = self.factor.astype(X.dtype)
+        if not isinstance(X, np.ndarray):
+            return _with_values(X, X.data / factor[X.indices])
+        restored = np.asarray(X / factor)
+        if self.shift is not None:
+            restored += self.shift.astype(X.dtype)
+        return restored
+
+    def of(self, data: D) -> D:
+        """The data with scaled features; the same data if they were prepared with this scaling.
+
+        Parameters
+        ----------
+        data : RankingData or LabelRankingData
+
+        Raises
+        ------
+        DataError
+            If sparse features would become dense, or the data were scaled in another way.
+        """
+        known: Any = data
+        done = getattr(known, "scaling", None)
+        if done is None:
+            scaled: D = replace(known, X=self.apply(known.X))
+            return scaled
+        if not self.equals(done):
+            raise DataError(
+                "these data were scaled otherwise than the training data when they were "
+                "prepared: prepare them without scaling"
+            )
+        return data
+
+    def equals(self, other: Scaling) -> bool:
+        """Whether both scale alike."""
+        if (self.shift is None) != (other.shift is None):
+            return False
+        same_shift = self.shift is None or np.array_equal(self.shift, other.shift)  # type: ignore[arg-type]
+        return same_shift and np.array_equal(self.factor, other.factor)
+
+
+def _with_values(X: Any, values: NDArray[Any]) -> sparse.csr_array:
+    """A sparse matrix with other values in the same places."""
+    return sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
+
+
+def fit_scaling(X: Matrix, scale: ScaleName) -> Scaling | None:
+    """How to scale features like these; constant ones keep their scale.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n_samples, n_features)
+    scale : "none", "standard", "minmax" or "maxabs"
+        Nothing; mean 0 and standard deviation 1; from 0 to 1; largest absolute value 1.
+
+    Raises
+    ------
+    DataError
+        If sparse features would become dense, or features are too large.
+    """
+    return fit_scaling_to_blocks([X], scale)
+
+
+def fit_scaling_to_blocks(blocks: Iterable[Matrix], scale: ScaleName) -> Scaling | None:
+    """`fit_scaling` of all rows, some of them at a time."""
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+    if scale == "none":
+        return None
+    scaler = {"maxabs": MaxAbsScaler, "standard": StandardScaler, "minmax": MinMaxScaler}[scale]()
+    for X in blocks:
+        if sparse.issparse(X) and scale != "maxabs":
+            raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
+        with np.errstate(all="ignore"):
+            scaler.partial_fit(X)
+    size = scaler.scale_.astype(np.float64)
+    if scale == "maxabs":
+        return _finite(Scaling(None, 1.0 / size), size)
+    if scale == "standard":
+        return _finite(Scaling(scaler.mean_.astype(np.float64), 1.0 / size), size)
+    return _finite(Scaling(scaler.data_min_.astype(np.float64), size), size)
+
+
+def _finite(scaling: Scaling, size: NDArray[np.float64]) -> Scaling:
+    """The scaling, if no number in it has overflowed or vanished."""
+    right = np.isfinite(size) & np.isfinite(scaling.factor) & (size > 0)
+    if scaling.shift is not None:
+        right &= np.isfinite(scaling.shift)
+    if not right.all():
+        raise DataError(
+            f"column {int(np.argmin(right))} (counted from 0) cannot be scaled, as sums of its "
+            "values overflow: divide it by a large number first"
+        )
+    return scaling

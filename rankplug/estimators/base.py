@@ -1,0 +1,129 @@
+"""What `Ranker` and `LabelRanker` share: a solver, its result, and scikit-learn's checks."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rankplug.exceptions import DataError, ParameterError, RankplugError
+from rankplug.models.base import Model
+from rankplug.solver.base import Data, Solver, SolverResult
+from rankplug.solver.registry import make_solver
+
+__all__ = ["SolverEstimator", "mean_of_defined", "one_validation_set"]
+
+
+class _DataTypeError(DataError, TypeError):
+    """What scikit-learn's conventions want to be a `TypeError`."""
+
+
+class SolverEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator that trains a model with a solver."""
+
+    solver: str | Solver
+    random_state: int | np.random.RandomState | None
+    model_: Model
+    result_: SolverResult
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of `X`, in their order; higher is better.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float64 ndarray of shape (n_samples,), or (n_samples, n_labels) for `LabelRanker`
+        """
+        check_is_fitted(self)
+        return self.model_.predict(self._features(X))
+
+    def _new_solver(self) -> Solver:
+        """The solver to train with; the parameter itself is never touched."""
+        if isinstance(self.solver, str):
+            return make_solver(self.solver)
+        if isinstance(self.solver, Solver):
+            return clone(self.solver)  # type: ignore[no-any-return]
+        raise ParameterError(
+            f"solver={self.solver!r} must be the name of a solver or a Solver, such as "
+            "make_solver('tree-tron', C=1)"
+        )
+
+    def _features(self, X: Any, *, reset: bool = False) -> Any:
+        """Features as scikit-learn checks them; `as_matrix` looks for NaN and infinity."""
+        if hasattr(X, "get_label"):
+            raise DataError(
+                f"X is a {type(X).__name__} of a boosting library: take data = "
+                "rankplug.boosting.ranking_data(X), and pass data.X, data.relevance, qid=data.qid"
+            )
+        try:
+            with np.errstate(over="ignore"):
+                return validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    accept_sparse="csr",
+                    dtype=[np.float64, np.float32],
+                    ensure_all_finite=False,
+                )
+        except (OverflowError, TypeError, ValueError) as error:
+            kind = _DataTypeError if isinstance(error, TypeError) else DataError
+            raise kind(str(error).split("\n[")[0]) from None  # without the whole array
+
+    def _names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def _require_target(self, y: Any) -> None:
+        if y is None:
+            raise DataError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None"
+            )
+
+    def _train(self, solver: Solver, data: Data, valid: Data | None) -> Self:
+        self.result_ = solver.solve(data, valid=valid, random_state=self.random_state)
+        self.model_ = self.result_.model
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        try:
+            tags.input_tags.sparse = self._new_solver().tags.sparse
+        except RankplugError:  # told by fit; tags are read for the mere repr
+            tags.input_tags.sparse = False
+        return tags
+
+
+def one_validation_set(eval_set: Any, eval_qid: Any) -> tuple[Any, Any, Any]:
+    """``(X, y, qid)`` of ``(X, y)`` or, as XGBoost writes it, of ``[(X, y)]``."""
+    if isinstance(eval_set, list | tuple) and len(eval_set) == 1:
+        (eval_set,) = eval_set
+        if eval_qid is not None:
+            if not isinstance(eval_qid, list | tuple) or len(eval_qid) != 1:
+                raise ParameterError("eval_qid must be a list of one array, as eval_set is of one")
+            (eval_qid,) = eval_qid
+    if not isinstance(eval_set, list | tuple) or len(eval_set) != 2:
+        raise ParameterError("eval_set must be one pair (X, y), or a list of one pair")
+    return eval_set[0], eval_set[1], eval_qid
+
+
+def mean_of_defined(
+    values: NDArray[np.float64], weight: NDArray[np.float64] | None, what: str
+) -> float:
+    """The mean of the values that are defined."""
+    defined = ~np.isnan(values)
+    weights = np.ones(len(values)) if weight is None else weight
+    if np.any(weights < 0):
+        raise DataError(f"sample_weight is negative at row {np.flatnonzero(weights < 0)[0]}")
+    total = weights[defined].sum()
+    if not total > 0:
+        raise DataError(f"the score is undefined: no {what}, or only where sample_weight is zero")
+    return float(values[defined] @ weights[defined] / total)

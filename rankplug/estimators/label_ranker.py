@@ -1,0 +1,171 @@
+"""`LabelRanker`: any solver as a scikit-learn estimator for label ranking."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from rankplug.data import tables
+from rankplug.data.arrays import real_vector
+from rankplug.data.ranking import LabelRankingData
+from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
+from rankplug.exceptions import DataError
+from rankplug.metrics import per_instance
+from rankplug.solver.base import Solver
+
+__all__ = ["LabelRanker"]
+
+
+class LabelRanker(SolverEstimator):
+    """Learns to order a fixed set of labels for each row (instance).
+
+    Parameters
+    ----------
+    solver : str or Solver, default="sopopo"
+        A registered name, which means that solver's defaults, or a solver with its
+        parameters. It is cloned; its parameters are tuned as ``solver__C``.
+    random_state : int, RandomState or None, default=None
+        For solvers that draw random numbers.
+
+    Attributes
+    ----------
+    model_ : Model
+        The trained model; it predicts, saves and loads without this estimator.
+    result_ : SolverResult
+        Status, objective, duality gap and history of the training.
+    labels_ : ndarray of shape (n_labels,)
+        Names of the columns of `predict` and `rank`.
+    classes_ : ndarray of shape (n_labels,)
+        The same, if trained on classes.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if the training features were a table with string column names.
+    """
+
+    __metadata_request__fit = {"eval_set": True}
+    __metadata_request__score = {"sample_weight": True}
+
+    def __init__(
+        self,
+        solver: str | Solver = "sopopo",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.solver = solver
+        self.random_state = random_state
+
+    def fit(self, X: Any, Y: Any, *, eval_set: Any = None) -> Self:
+        """Train on the preferences between the labels of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        Y : array-like or table of shape (n_samples, n_labels) or (n_samples,)
+            Relevance of each label, the higher, the better, NaN for labels that are not
+            compared; or one class per row, which is preferred to every other.
+        eval_set : (X, Y) or [(X, Y)], optional
+            Validation data, for solvers that stop early by them; others leave them aside.
+
+        Raises
+        ------
+        DataError, ParameterError
+            If the data or the solver's parameters are not valid.
+        """
+        solver = self._new_solver()
+        self._require_target(Y)
+        data = LabelRankingData.from_arrays(
+            self._features(X, reset=True), Y, feature_names=self._names()
+        )
+        self.labels_ = data.labels
+        if np.ndim(Y) == 1:
+            self.classes_ = data.labels
+            if len(self.classes_) == 1:
+                (only,) = self.classes_.tolist()
+                raise DataError(f"Y has 1 class only, {only!r}: at least two are needed to rank")
+        elif hasattr(self, "classes_"):
+            del self.classes_
+        valid = None
+        if eval_set is not None:
+            valid_X, valid_Y, _ = one_validation_set(eval_set, None)
+            valid = self._known_data(valid_X, valid_Y)
+        return self._train(solver, data, valid)
+
+    def rank(self, X: Any) -> NDArray[np.int64]:
+        """Rank of each label for each row, 1 = best; labels with equal scores keep their order.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        int64 ndarray of shape (n_samples, n_labels)
+        """
+        best_first = np.argsort(-self.predict(X), axis=1, kind="stable")
+        return np.argsort(best_first, axis=1) + 1
+
+    def classify(self, X: Any) -> NDArray[Any]:
+        """The label with the highest score for each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        best = np.argmax(self.predict(X), axis=1)
+        return self.labels_[best]  # type: ignore[no-any-return]
+
+    def score(self, X: Any, y: Any, *, sample_weight: ArrayLike | None = None) -> float:
+        """How well the labels are ranked, on average over the rows; the higher, the better.
+
+        Kendall's tau of relevance and scores, from -1 to 1; with one class per row the share of
+        rows whose highest score is that of their class, as of a classifier.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        y : array-like or table of shape (n_samples, n_labels) or (n_samples,)
+            What `fit` takes as `Y`; scikit-learn's scorers call it `y`.
+        sample_weight : array-like of shape (n_samples,), optional
+            The weight of each row in the mean.
+
+        Raises
+        ------
+        DataError
+            If the data are not valid or no row prefers a label.
+        """
+        check_is_fitted(self)
+        data = self._known_data(X, y)
+        scores = self.model_.predict(data.X)
+        if np.ndim(y) == 1:
+            values = 1.0 - per_instance(data.relevance, scores, "top1_error")["top1_error"]
+        else:
+            values = per_instance(data.relevance, scores, "kendall_tau")["kendall_tau"]
+        weight = None
+        if sample_weight is not None:
+            weight = real_vector(sample_weight, "sample_weight", data.n_samples)
+        return mean_of_defined(values, weight, "row prefers a label")
+
+    def _known_data(self, X: Any, Y: Any) -> LabelRankingData:
+        """Data with the labels of the training data."""
+        self._require_target(Y)
+        features = self._features(X)
+        if np.ndim(Y) == 1:
+            Y = self._one_hot(np.asarray(Y).tolist())
+        elif tables.is_table(Y) and self.labels_.dtype.kind == "U":
+            Y = tables.to_matrix(Y, self.labels_.tolist())
+        return LabelRankingData.from_arrays(
+            features, Y, labels=self.labels_, feature_names=self._names()
+        )
+
+    def _one_hot(self, classes: list[Any]) -> NDArray[np.float64]:
+        position = {label: j for j, label in enumerate(self.labels_.tolist())}
+        unknown = sorted({repr(label) for label in classes if label not in position})
+        if unknown:
+            raise DataError(f"Y has classes that training had not: {', '.join(unknown)}")
+        return np.eye(len(position))[[position[label] for label in classes]]

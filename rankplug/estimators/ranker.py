@@ -1,0 +1,198 @@
+"""`Ranker`: any solver as a scikit-learn estimator for query-document data."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from rankplug.data.arrays import rank_in_queries
+from rankplug.data.ranking import RankingData
+from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
+from rankplug.exceptions import ParameterError
+from rankplug.metrics import Ndcg, per_query
+from rankplug.solver.base import Solver
+
+__all__ = ["NO_RELEVANT_ROW", "Ranker", "ndcg_of_queries"]
+
+NO_RELEVANT_ROW = "query has a relevant row"
+
+
+class Ranker(SolverEstimator):
+    """Learns to order the rows (documents) of each query.
+
+    Parameters
+    ----------
+    solver : str or Solver, default="tree-tron"
+        A registered name, which means that solver's defaults, or a solver with its
+        parameters. It is cloned; its parameters are tuned as ``solver__C``.
+    random_state : int, RandomState or None, default=None
+        For solvers that draw random numbers.
+
+    Attributes
+    ----------
+    model_ : Model
+        The trained model; it predicts, saves and loads without this estimator.
+    result_ : SolverResult
+        Status, objective, duality gap and history of the training.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if the training features were a table with string column names.
+
+    Notes
+    -----
+    With ``sklearn.set_config(enable_metadata_routing=True)`` the arguments of `fit` and `score`
+    pass through ``Pipeline``, ``GridSearchCV`` and ``cross_validate`` without further requests.
+    A pipeline does not transform the features in `eval_set`.
+
+    Examples
+    --------
+    >>> from rankplug import Ranker
+    >>> X = [[0.0], [1.0], [2.0], [0.0], [3.0]]
+    >>> ranker = Ranker().fit(X, [0, 1, 2, 0, 1], qid=["a", "a", "a", "b", "b"])
+    >>> ranker.rank(X, qid=["a", "a", "a", "b", "b"])
+    array([3, 2, 1, 2, 1])
+    """
+
+    __metadata_request__fit = {
+        "qid": True,
+        "group": True,
+        "sample_weight": True,
+        "eval_set": True,
+        "eval_qid": True,
+    }
+    __metadata_request__score = {"qid": True, "sample_weight": True}
+
+    def __init__(
+        self,
+        solver: str | Solver = "tree-tron",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.solver = solver
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        eval_set: Any = None,
+        eval_qid: Any = None,
+    ) -> Self:
+        """Train on the preference pairs of all queries.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Relevance, any real numbers; the higher, the better.
+        qid : array-like of shape (n_samples,), optional
+            Query of each row, integers or strings in any order; one query if omitted.
+        group : array-like of shape (n_queries,), optional
+            Sizes of consecutive queries, instead of `qid`.
+        sample_weight : array-like of shape (n_samples,), optional
+            Constant within a query: pairs take the weight of their query.
+        eval_set : (X, y) or [(X, y)], optional
+            Validation data, for solvers that stop early by them; others leave them aside.
+        eval_qid : array-like, or [array-like] with ``[(X, y)]``, optional
+            Query ids of the validation data.
+
+        Raises
+        ------
+        DataError, ParameterError
+            If the data or the solver's parameters are not valid.
+        """
+        solver = self._new_solver()
+        data = self._data(X, y, qid, group, sample_weight, reset=True)
+        valid = None
+        if eval_set is not None:
+            valid_X, valid_y, valid_qid = one_validation_set(eval_set, eval_qid)
+            valid = self._data(valid_X, valid_y, valid_qid)
+        elif eval_qid is not None:
+            raise ParameterError("eval_qid is given without eval_set=(X, y)")
+        return self._train(solver, data, valid)
+
+    def rank(self, X: Any, qid: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Rank of each row in its query, 1 = best, in the order of the rows of `X`.
+
+        Rows with equal scores are ranked in the order in which they are given.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        qid : array-like of shape (n_samples,), optional
+            Query of each row; one query if omitted.
+
+        Returns
+        -------
+        int64 ndarray of shape (n_samples,)
+        """
+        ranks, _ = rank_in_queries(self.predict(X), qid)
+        return ranks
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Mean NDCG@10 over the queries that have a relevant row, the higher, the better.
+
+        Grades (integers from 0 to 31) have the gain ``2**y - 1``. Other relevance, such as real
+        or negative utilities, has the linear gain ``y - min(y)`` of its query.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        qid : array-like of shape (n_samples,), optional
+            Query of each row; one query if omitted.
+        sample_weight : array-like of shape (n_samples,), optional
+            Constant within a query: the weight of the query in the mean.
+
+        Raises
+        ------
+        DataError
+            If the data are not valid or no query has a relevant row.
+        """
+        check_is_fitted(self)
+        data = self._data(X, y, qid, sample_weight=sample_weight)
+        values = ndcg_of_queries(data, self.model_.predict(data.X), graded=data.is_graded)
+        return mean_of_defined(values, data.query_weight, NO_RELEVANT_ROW)
+
+    def _data(
+        self,
+        X: Any,
+        y: Any,
+        qid: ArrayLike | None,
+        group: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        reset: bool = False,
+    ) -> RankingData:
+        self._require_target(y)
+        return RankingData.from_arrays(
+            self._features(X, reset=reset),
+            y,
+            qid,
+            group=group,
+            sample_weight=sample_weight,
+            feature_names=self._names(),
+        )
+
+
+def ndcg_of_queries(
+    data: RankingData, scores: NDArray[np.float64], *, graded: bool
+) -> NDArray[np.float64]:
+    """NDCG@10 of each query with the gain that suits the relevance, NaN if nothing is relevant."""
+    y, ndcg = data.relevance, Ndcg(10)
+    if not graded:
+        y, ndcg = data.linear_gains(), Ndcg(10, gain="linear")
+    return per_query(y, scores, data.qid, ndcg)[str(ndcg)]

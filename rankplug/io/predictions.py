@@ -1,0 +1,195 @@
+"""Predictions for files that need not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from rankplug.exceptions import DataError
+from rankplug.io.batches import Batch, read_batches
+from rankplug.io.table_writer import table_writer
+from rankplug.models import answers as outputs
+from rankplug.models.base import Model
+
+__all__ = ["predict_file"]
+
+
+_SCORES = outputs.Form()
+
+
+class _Scored(NamedTuple):
+    """Consecutive rows of the file: the number of the first, their scores and query ids."""
+
+    row: int
+    scores: NDArray[np.float64]
+    qid: NDArray[Any] | None
+
+    def part(self, start: int, stop: int | None = None) -> _Scored:
+        qid = None if self.qid is None else self.qid[start:stop]
+        return _Scored(self.row + start, self.scores[start:stop], qid)
+
+
+def predict_file(
+    model: Model,
+    data: str | Path,
+    out: str | Path,
+    *,
+    form: outputs.Form = _SCORES,
+    qid: str | None = None,
+    batch_rows: int = 10_000,
+    progress: bool = True,
+) -> int:
+    """Score the rows of a file and write a table, in memory for one batch of features.
+
+    Ranks need whole queries: the scores (not the features) of a query that crosses batches are
+    kept until it ends. Without query ids the whole file is one query.
+
+    Parameters
+    ----------
+    model : Model
+    data : path
+        svmlight text, CSV, Parquet or Arrow, see `rankplug.io.batches.read_batches`.
+    out : path
+        .csv, .tsv, .parquet or .arrow; appears whole or not at all.
+    form : Form
+        Output "score": a row for each of `data`, with its ``qid`` (if there is one) and
+        ``score``, or the scores of the labels. "rank": the same with the rank. "top_k": the best
+        rows of each query, or the best labels of each row, with ``row``, counted from 0.
+    qid : str, optional
+        Column of a table that holds the query ids, "qid" if omitted and there is one.
+    batch_rows : int
+        Rows to read at a time.
+    progress : bool
+        Show a bar if standard error is a terminal.
+
+    Returns
+    -------
+    int
+        The number of rows that were scored.
+
+    Raises
+    ------
+    DataError
+        If the data are not valid, or ranks are wanted and a query's rows do not stand together.
+    ParameterError
+        If `out` does not say what to write.
+    """
+    import pyarrow as pa
+
+    batches = read_batches(
+        data,
+        n_features=model.n_features,
+        feature_names=model.feature_names,
+        qid=qid,
+        batch_rows=batch_rows,
+    )
+    with table_writer(Path(out)) as write, closing(_Bar(progress)) as bar:
+        for frame in _frames(model, _scored(model, batches, bar), form):
+            write(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata())
+    return bar.rows
+
+
+class _Bar:
+    """A bar of the fraction of the file that was read, with the number of rows."""
+
+    def __init__(self, shown: bool) -> None:
+        self.rows = 0
+        form = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        self._bar = tqdm(total=1.0, bar_format=form, disable=None if shown else True)
+
+    def move(self, fraction: float, rows: int) -> None:
+        """Show that rows were scored and how much of the file was read."""
+        self.rows += rows
+        self._bar.set_postfix_str(f"{self.rows:,} rows", refresh=False)
+        self._bar.update(fraction - self._bar.n)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()
+
+
+def _scored(model: Model, batches: Iterable[Batch], bar: _Bar) -> Iterator[_Scored]:
+    row = 0
+    for batch in batches:
+        try:
+            scores = model.predict(batch.X)
+        except DataError as error:
+            raise DataError(f"in the rows from {row} on: {error}" if row else str(error)) from None
+        yield _Scored(row, scores, batch.qid)
+        row += len(scores)
+        bar.move(batch.fraction, len(scores))
+
+
+def _frames(model: Model, scored: Iterable[_Scored], form: outputs.Form) -> Iterator[pd.DataFrame]:
+    if model.n_labels is not None:
+        labels = getattr(model, "labels", None)
+        names = np.arange(model.n_labels) if labels is None else np.asarray(labels)
+        for rows in scored:
+            yield _label_frame(rows, names, form)
+    elif form.output == "score":
+        for rows in scored:
+            ids = {} if rows.qid is None else {"qid": rows.qid}
+            yield pd.DataFrame({**ids, "score": rows.scores})
+    else:
+        for rows in _whole_queries(scored):
+            if form.output == "rank":
+                yield outputs.ranks(rows.scores, rows.qid)
+            else:
+                best = outputs.top_k(rows.scores, rows.qid, form.k)
+                yield best.assign(row=best["row"] + rows.row)
+
+
+def _label_frame(rows: _Scored, labels: NDArray[Any], form: outputs.Form) -> pd.DataFrame:
+    if form.output == "score":
+        return pd.DataFrame(rows.scores, columns=labels.astype(str))
+    if form.output == "rank":
+        return outputs.label_ranks(rows.scores, labels)
+    best = outputs.top_k_labels(rows.scores, labels, form.k)
+    return best.assign(row=best["row"] + rows.row)
+
+
+def _whole_queries(scored: Iterable[_Scored]) -> Iterator[_Scored]:
+    """The same rows, cut between queries only."""
+    seen: set[Any] = set()
+    kept: list[_Scored] = []  # the query that may go on in the next batch
+    for rows in scored:
+        start = 0 if rows.qid is None else _start_of_last_query(rows.qid)
+        if start or (kept and rows.qid is not None and rows.qid[0] != kept[0].qid[0]):  # type: ignore[index]
+            yield _checked(_joined([*kept, rows.part(0, start)]), seen)
+            kept = []
+        kept.append(rows.part(start))
+    if kept:
+        yield _checked(_joined(kept), seen)
+
+
+def _start_of_last_query(qid: NDArray[Any]) -> int:
+    changes = np.flatnonzero(qid[1:] != qid[:-1])
+    return int(changes[-1]) + 1 if len(changes) else 0
+
+
+def _joined(parts: list[_Scored]) -> _Scored:
+    scores = np.concatenate([part.scores for part in parts])
+    ids = [part.qid for part in parts if part.qid is not None]
+    return _Scored(parts[0].row, scores, np.concatenate(ids) if ids else None)
+
+
+def _checked(rows: _Scored, seen: set[Any]) -> _Scored:
+    """The rows, if none of their queries has come before."""
+    if rows.qid is None:
+        return rows
+    heads = np.concatenate(([0], np.flatnonzero(rows.qid[1:] != rows.qid[:-1]) + 1))
+    for head, query in zip(heads, rows.qid[heads].tolist(), strict=True):
+        if query in seen:
+            raise DataError(
+                f"row {rows.row + head}: query {query!r} goes on after other queries, so its ranks "
+                "cannot be told batch by batch: sort the file by query, or ask for scores"
+            )
+        seen.add(query)
+    return rows

@@ -1,0 +1,156 @@
+"""Trained models: they predict, save and load, and know nothing of how they were trained.
+
+A saved model is a folder: ``model.json`` describes it (kind, schema version, features and
+the SHA-256 of every file, its own content included), the rest is its data. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import tables
+from rankplug.data.arrays import Matrix, as_matrix
+from rankplug.exceptions import DataError
+from rankplug.system.new_folder import new_folder
+
+__all__ = ["SCHEMA_VERSION", "Model"]
+
+SCHEMA_VERSION = 1
+_HEADER = "model.json"
+_ARRAYS = "arrays.npz"
+
+
+class Model(ABC):
+    """A scoring function of features.
+
+    Plugins announce their subclasses to `load_model` by an entry point of the group
+    ``rankplug.models`` whose name is the `kind`; the kinds of this module need none.
+    """
+
+    kind: ClassVar[str]
+    requires: tuple[str, ...] = ()  # packages beyond rankplug's own that it needs to predict
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of features of a row."""
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels scored for each row; None if the row itself is scored."""
+        return None
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of `X`, higher is better.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table's columns are matched by name if the model knows its features' names.
+
+        Returns
+        -------
+        float64 ndarray of shape (n_samples,), or (n_samples, n_labels) for label ranking
+
+        Raises
+        ------
+        DataError
+            If features are missing, too many, not numeric or not finite, or so large that a score
+            is not finite.
+        """
+        names = self.feature_names if tables.is_table(X) else None
+        matrix, _ = as_matrix(X, names)
+        if matrix.shape[1] != self.n_features:
+            raise DataError(
+                f"X has {matrix.shape[1]} features, but the model is expecting "
+                f"{self.n_features} features as input"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._predict(matrix)
+        wrong = ~np.isfinite(scores)
+        if wrong.any():
+            raise DataError(
+                f"the score of row {np.argwhere(wrong)[0][0]} is not finite: its features are too "
+                "large for the model"
+            )
+        return scores
+
+    def feature_importances(self) -> NDArray[np.float64] | None:
+        """How much each feature counts, >= 0; None if the model does not tell.
+
+        Linear models have signed weights instead.
+        """
+        return None
+
+    @abstractmethod
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        """Scores of valid rows."""
+
+    @abstractmethod
+    def _write(self, folder: Path) -> dict[str, Any]:
+        """Write the model's files into an empty folder; return what the header should keep."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> Model:
+        """Read the files again; `header` is what `_write` returned."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to the folder `path`, which must not exist or be empty.
+
+        The folder appears complete or not at all.
+
+        Raises
+        ------
+        FileExistsError
+            If `path` is a file or a folder with something in it, or another process is faster.
+        """
+        with new_folder(path) as folder:
+            extra = self._write(folder)
+            header = {
+                "format": "rankplug-model",
+                "schema_version": SCHEMA_VERSION,
+                "kind": self.kind,
+                "n_features": self.n_features,
+                "feature_names": self.feature_names,
+                "files": {file.name: _sha256(file) for file in sorted(folder.iterdir())},
+                "model": extra,
+            }
+            header["sha256"] = _header_sha256(header)
+            (folder / _HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+
+
+def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if len(names) != n_features:
+        raise DataError(f"{len(names)} feature names for {n_features} features")
+    return tuple(str(name) for name in names)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a string that can be written: JSON may hold halves of characters."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _header_sha256(header: Mapping[str, Any]) -> str:
+    """The digest of what the header says, however it is laid out."""
+    content = {key: value for key, value in header.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,162 @@
+"""Linear models: one vector of weights, or one for each label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug._fast import passes
+from rankplug.data.arrays import Matrix
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.exceptions import DataError, ParameterError
+from rankplug.models.base import _ARRAYS, Model, _is_text, _names
+from rankplug.system.safe_files import load_arrays, load_numbers
+
+__all__ = ["LabelLinearModel", "LinearModel", "check_labels", "linear_model", "linear_weights"]
+
+
+class LinearModel(Model):
+    """Scores ``X @ coef``.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_features,)
+    feature_names : sequence of str, optional
+    """
+
+    kind = "linear"
+
+    def __init__(self, coef: Any, feature_names: Any = None) -> None:
+        self.coef = _coefficients(coef, 1)
+        self.feature_names = _names(feature_names, len(self.coef))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return len(self.coef)
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        if X.dtype == self.coef.dtype:
+            return np.asarray(X @ self.coef)
+        # NumPy and SciPy would make a float64 copy of X.
+        scores = np.empty(X.shape[0])
+        if isinstance(X, np.ndarray):
+            passes.dense_dot(X, self.coef, scores)
+        else:
+            passes.sparse_dot(X.indptr, X.indices, X.data, self.coef, scores)
+        return scores
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        np.savez(folder / _ARRAYS, coef=self.coef)
+        return {}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearModel:
+        return cls(load_numbers(folder / _ARRAYS, "coef")["coef"])
+
+
+class LabelLinearModel(Model):
+    """Scores ``X @ coef.T``, one for each label.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_labels, n_features)
+    labels : array-like of shape (n_labels,), optional
+        Names of the labels, integers, floats, booleans or strings.
+    feature_names : sequence of str, optional
+    copy : bool, default=True
+        False takes a float64 array of `coef` over as it is: there may be no room for two.
+    """
+
+    kind = "label-linear"
+
+    def __init__(
+        self, coef: Any, labels: Any = None, feature_names: Any = None, *, copy: bool = True
+    ) -> None:
+        self.coef = _coefficients(coef, 2, copy=copy)
+        self.labels = check_labels(labels, len(self.coef))
+        self.feature_names = _names(feature_names, self.coef.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return int(self.coef.shape[1])
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return len(self.coef)
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        return np.asarray(X @ self.coef.T, dtype=np.float64)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        np.savez(folder / _ARRAYS, coef=self.coef, labels=self.labels)
+        return {"n_labels": self.n_labels}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
+        coef = load_numbers(folder / _ARRAYS, "coef")["coef"]
+        labels = load_arrays(folder / _ARRAYS, "labels")["labels"]
+        return cls(coef, labels, copy=False)
+
+
+def linear_model(w: NDArray[np.float64], data: RankingData | LabelRankingData) -> Model:
+    """The model of the weights that a linear solver found: one vector, or one for each label."""
+    if isinstance(data, LabelRankingData):
+        return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)
+    return LinearModel(w)
+
+
+def linear_weights(model: Model) -> NDArray[np.float64]:
+    """The weights of a linear model, as one vector; the reverse of `linear_model`.
+
+    Raises
+    ------
+    ParameterError
+        If the model is not linear, so that no linear solver can start from it.
+    """
+    if not isinstance(model, LinearModel | LabelLinearModel):
+        raise ParameterError(
+            f"linear solvers start from linear models, not from kind {model.kind!r}"
+        )
+    return np.asarray(model.coef.ravel())
+
+
+def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:
+    """The names of labels as an array; 0, 1, ... if they are None.
+
+    Raises
+    ------
+    DataError
+        If they are not as many, or not all integers, floats, booleans or strings.
+    """
+    array = np.arange(n_labels) if labels is None else np.asarray(labels)
+    if array.dtype == object and len({type(label) for label in array.flat}) == 1:
+        array = np.array(array.tolist())
+    if array.dtype.kind not in "iufbU":
+        raise DataError("labels must be all integers, all floats, all booleans or all strings")
+    if array.shape != (n_labels,):
+        raise DataError(f"{n_labels} rows of coef but labels of shape {array.shape}")
+    if array.dtype.kind == "U" and not all(map(_is_text, array.tolist())):
+        raise DataError("labels hold characters that are no text (lone surrogates)")
+    return array
+
+
+def _coefficients(coef: Any, n_dimensions: int, *, copy: bool = True) -> NDArray[np.float64]:
+    try:
+        array = np.array(coef, dtype=np.float64, order="C" if copy else "K", copy=copy or None)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"coef must hold numbers: {error}") from None
+    if array.ndim != n_dimensions:
+        raise DataError(f"coef has {array.ndim} dimensions instead of {n_dimensions}")
+    if not np.isfinite(array).all():
+        raise DataError(
+            "coef holds NaN or infinity: if a solver made it, numbers overflowed, so scale the "
+            "features"
+        )
+    return array

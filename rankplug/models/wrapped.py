@@ -1,0 +1,154 @@
+"""Models that wrap a model: `ScaledModel` scales features before the model within scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data.arrays import Matrix, row_blocks
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data.scaling import ScaleName, Scaling, fit_scaling
+from rankplug.exceptions import DataError, ModelFormatError
+from rankplug.models.base import Model
+from rankplug.models.loading import model_class
+from rankplug.system.safe_files import load_numbers
+
+__all__ = [
+    "ScaledModel",
+    "WrappedModel",
+    "predict_data",
+    "scaling_for",
+]
+
+
+_FILE = "scaling.npz"
+_BLOCK_ELEMENTS = 1 << 23
+
+
+def scaling_for(
+    data: RankingData | LabelRankingData,
+    scale: ScaleName,
+    valid: RankingData | LabelRankingData | None = None,
+) -> Scaling | None:
+    """How to scale before training on `data`: as they were prepared, or as `fit_scaling` says.
+
+    Raises
+    ------
+    DataError
+        If sparse features would become dense, features that were scaled already would be scaled
+        again, or only the validation data were scaled.
+    """
+    done = _known_scaling(data)
+    if done is None and valid is not None and _known_scaling(valid) is not None:
+        raise DataError(
+            "the validation data were scaled when they were prepared, but not the training data: "
+            "prepare both alike"
+        )
+    if done is not None and scale != "none":
+        raise DataError(
+            f"scale: {scale}, but the training data were scaled already when they were prepared: "
+            "leave out scale"
+        )
+    return fit_scaling(data.X, scale) if done is None else done
+
+
+def _known_scaling(data: RankingData | LabelRankingData) -> Scaling | None:
+    return data.scaling if isinstance(data, RankingData) else None
+
+
+def predict_data(model: Model, data: RankingData | LabelRankingData) -> NDArray[np.float64]:
+    """Scores of the rows of data by a model of unscaled features.
+
+    Features that were scaled when they were prepared are given to the model within a
+    `ScaledModel` as they are if it scales alike; for other models their scaling is undone, up to
+    rounding.
+    """
+    scaling = _known_scaling(data)
+    if scaling is None:
+        return model.predict(data.X)
+    if isinstance(model, ScaledModel) and model.scaling.equals(scaling):
+        return model.model.predict(data.X)
+    blocks = row_blocks(data.X, _BLOCK_ELEMENTS)
+    return np.concatenate([model.predict(scaling.undo(data.X[rows])) for rows in blocks])
+
+
+class WrappedModel(Model):
+    """A model behind something that changes its features first.
+
+    Parameters
+    ----------
+    model : Model
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.requires = model.requires
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return self.model.n_features
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels scored for each row; None if the row itself is scored."""
+        return self.model.n_labels
+
+    @property
+    def labels(self) -> Any:
+        """Names of the labels, where the model has them."""
+        return getattr(self.model, "labels", None)
+
+    @staticmethod
+    def _read_wrapped(folder: Path, header: Mapping[str, Any]) -> Model:
+        """Read the model within, which the header describes by `kind` and `model`."""
+        if not isinstance(header.get("kind"), str) or not isinstance(header.get("model"), dict):
+            raise ModelFormatError(f"{folder}: the header does not describe the model within")
+        return model_class(header["kind"], folder)._read(folder, header["model"])
+
+
+class ScaledModel(WrappedModel):
+    """Scores unscaled features by a model that was trained on scaled ones.
+
+    Parameters
+    ----------
+    model : Model
+    scaling : Scaling
+    """
+
+    kind = "scaled"
+
+    def __init__(self, model: Model, scaling: Scaling) -> None:
+        super().__init__(model)
+        self.scaling = scaling
+        self.feature_names = model.feature_names
+
+    def feature_importances(self) -> NDArray[np.float64] | None:
+        """Those of the model: scaling changes no order of importance."""
+        return self.model.feature_importances()
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        # Some rows at a time: X may be mapped, and larger than memory.
+        blocks = [X[rows] for rows in row_blocks(X, _BLOCK_ELEMENTS)]
+        return np.concatenate([self.model._predict(self.scaling.apply(X)) for X in blocks])
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        extra = self.model._write(folder)
+        scaling = {"factor": self.scaling.factor}
+        if self.scaling.shift is not None:
+            scaling["shift"] = self.scaling.shift
+        np.savez(folder / _FILE, allow_pickle=False, **scaling)
+        return {"kind": self.model.kind, "model": extra, "shifted": "shift" in scaling}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> ScaledModel:
+        model = cls._read_wrapped(folder, header)
+        names = ("factor", "shift") if header.get("shifted") else ("factor",)
+        arrays = load_numbers(folder / _FILE, *names)
+        if any(array.shape != (model.n_features,) for array in arrays.values()):
+            raise ModelFormatError(f"{folder / _FILE} does not fit {model.n_features} features")
+        return cls(model, Scaling(arrays.get("shift"), arrays["factor"]))

@@ -1,0 +1,44 @@
+"""The problems that solvers minimise, as losses that optimisers understand."""
+
+from rankplug.objectives.pairs import (
+    Hinge,
+    PairLoss,
+    Reduction,
+    SmoothedHinge,
+    SquaredHinge,
+    hinge_objective,
+    open_pairs,
+    pair_weights,
+    squared_hinge_objective,
+)
+from rankplug.objectives.ranges import (
+    decades_down,
+    decades_up,
+    gamma_range,
+    largest_squared_norm,
+    pairwise_c,
+)
+from rankplug.objectives.rows import Rows
+from rankplug.objectives.top import Scope, TopProblem, make_top_problem, warn_if_zero_is_optimal
+
+__all__ = [
+    "Hinge",
+    "PairLoss",
+    "Reduction",
+    "Rows",
+    "Scope",
+    "SmoothedHinge",
+    "SquaredHinge",
+    "TopProblem",
+    "decades_down",
+    "decades_up",
+    "gamma_range",
+    "hinge_objective",
+    "largest_squared_norm",
+    "make_top_problem",
+    "open_pairs",
+    "pair_weights",
+    "pairwise_c",
+    "squared_hinge_objective",
+    "warn_if_zero_is_optimal",
+]

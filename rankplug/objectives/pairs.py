@@ -1,0 +1,285 @@
+"""The problems that solvers minimise, as losses that the optimisers understand.
+
+Pairwise problems sum over the pairs P of all queries: (i, j) with the same query and
+``y_i > y_j``. What a pair of query q counts, ``c_q``, depends on the reduction, see
+`rankplug.shards.reductions`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug._fast.pairs import ActivePairs
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.shards.base import Evaluate, Shard
+from rankplug.shards.local import Shards, open_shards
+from rankplug.shards.reductions import Reduction, pair_weights
+from rankplug.shards.remote import RemoteRankingData
+
+__all__ = [
+    "Hinge",
+    "PairLoss",
+    "Reduction",
+    "SmoothedHinge",
+    "SquaredHinge",
+    "hinge_objective",
+    "open_pairs",
+    "pair_weights",
+    "squared_hinge_objective",
+]
+
+Vector: TypeAlias = NDArray[np.float64]
+
+
+class PairLoss(ABC):
+    """A loss of all pairs, summed, at scores that follow the optimiser.
+
+        loss(w) = sum over (i, j) in P of c_q(i,j) h(1 - (s_i - s_j)),   s = X w
+
+    with ``c_q`` the weights the shards were opened with; a class says what h is. Implements
+    `rankplug.optim.newton_cg.LinearLoss`; `n_passes` counts reads of all features.
+
+    Shards that are far give the gradient together with the loss, where it will be asked for next:
+    at a new point, and after the first step tried along a direction, which mostly is accepted.
+    """
+
+    factor = 1.0
+    """From the shards' products to gradients and Hessians, see `rankplug.shards.local.Evaluate`."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self.n_passes = 0.0
+        self._gradient: Vector | None = None  # of the shards, if known before it is asked for
+        self._gradient_along: Vector | None = None
+        self._is_first_step = False
+
+    @property
+    @abstractmethod
+    def evaluate(self) -> Evaluate:
+        """The loss of a shard's pairs at some scores; can be sent to another process."""
+
+    @property
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+        return self.shards.n_columns
+
+    def move_to(self, w: Vector | None) -> float:
+        """Go to `w` (0 for None) and return the loss there."""
+        self.n_passes += w is not None
+        if not self.shards.far:
+            return float(self.shards.sum(Shard.move_to, w, self.evaluate))
+        loss, self._gradient = self._with_gradient(Shard.move_to_with_gradient, w)
+        return loss
+
+    def gradient(self) -> Vector:
+        """Gradient of the loss by the weights."""
+        known, self._gradient = self._gradient, None
+        if known is None:
+            self.n_passes += 1
+            known = self.shards.sum(Shard.gradient)
+        return self.factor * known
+
+    def hessian_product(self, v: Vector) -> Vector:
+        """Generalised Hessian of the loss times `v`."""
+        self.n_passes += self.shards.passes_per_product
+        product: Vector = self.factor * self.shards.sum(Shard.laplacian, v)
+        return product
+
+    def hessian_diagonal(self) -> Vector:
+        """Approximate diagonal of the Hessian at the current point, O(elements of X)."""
+        self.n_passes += 1
+        diagonal: Vector = self.factor * self.shards.sum(Shard.laplacian_diagonal)
+        return diagonal
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether `hessian_gram` can be asked for."""
+        return self.shards.has_gram
+
+    def hessian_gram(self) -> NDArray[np.float64]:
+        """Lower half of the Hessian at the current point, estimated from some of the queries."""
+        fraction = self.shards.sample_fraction
+        self.n_passes += fraction
+        gram: NDArray[np.float64] = self.shards.sum(Shard.laplacian_gram, fraction)
+        gram *= self.factor
+        return gram
+
+    def start_direction(self) -> None:
+        """Forget the direction gathered so far."""
+        self._is_first_step = True
+        self.shards.apply(Shard.start_direction)
+
+    def extend_direction(self, step: float) -> None:
+        """Add `step` times the ``v`` of the last Hessian product to the direction."""
+        self.shards.apply(Shard.extend_direction, step)
+
+    def loss_along(self, step: float) -> float:
+        """Loss after `step` times the direction; reads no features, or for the gradient there."""
+        self._gradient_along = None
+        if not (self.shards.far and self._is_first_step):
+            return float(self.shards.sum(Shard.loss_along, step, self.evaluate))
+        self._is_first_step = False
+        loss, self._gradient_along = self._with_gradient(Shard.loss_along_with_gradient, step)
+        return loss
+
+    def accept(self) -> None:
+        """Make the step last tried the current point."""
+        self._gradient, self._gradient_along = self._gradient_along, None
+        self.shards.apply(Shard.accept)
+
+    def _with_gradient(
+        self, operation: Callable[..., Vector], argument: Vector | float | None
+    ) -> tuple[float, Vector]:
+        self.n_passes += 1
+        found = self.shards.sum(operation, argument, self.evaluate)
+        return float(found[0]), found[1:]
+
+
+class SquaredHinge(PairLoss):
+    """``h(t) = max(0, t)^2``."""
+
+    factor = 2.0
+
+    @property
+    def evaluate(self) -> Evaluate:
+        """See `PairLoss.evaluate`."""
+        return _squared_hinge
+
+
+class Hinge(PairLoss):
+    """``h(t) = max(0, t)``, which has subgradients; its Hessian is of no use.
+
+    Implements `rankplug.optim.bundle.LineLoss`.
+    """
+
+    @property
+    def evaluate(self) -> Evaluate:
+        """See `PairLoss.evaluate`."""
+        return _hinge
+
+    def loss_along(self, step: float) -> float:
+        """Loss after `step` times the direction; reads no features."""
+        # The slope comes with it: where shards are far away, each question costs time.
+        loss, self._slope = self.shards.sum(Shard.line, step, self.evaluate)
+        return float(loss)
+
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current point to `w` the direction."""
+        self.n_passes += 1
+        self.shards.apply(Shard.aim_at, w)
+
+    def slope(self) -> float:
+        """Slope of the loss along the direction at the current point."""
+        return float(self.shards.sum(Shard.slope))
+
+    def slope_along(self) -> float:
+        """Slope of the loss along the direction at the step last tried."""
+        return float(self._slope)
+
+    def gradient_along(self) -> Vector:
+        """A subgradient of the loss by the weights at the step last tried."""
+        self.n_passes += 1
+        gradient: Vector = self.shards.sum(Shard.gradient_along)
+        return gradient
+
+
+class SmoothedHinge(PairLoss):
+    """``h(t) = t^2 / (2 width)`` for t in (0, width), ``t - width / 2`` above: a Huber hinge.
+
+    Implements `rankplug.optim.smoothing.SmoothedLoss`.
+    """
+
+    def __init__(self, shards: Shards, width: float = 1.0) -> None:
+        super().__init__(shards)
+        self.width = width
+        self.factor = 1.0 / width
+
+    @property
+    def evaluate(self) -> Evaluate:
+        """See `PairLoss.evaluate`."""
+        return partial(_smoothed_hinge, self.width)
+
+    def narrow(self, width: float) -> float:
+        """Change the width; return the new loss at the current point, without a pass over X."""
+        self.width = width
+        self.factor = 1.0 / width
+        self._gradient = None
+        return float(self.shards.sum(Shard.stay, self.evaluate))
+
+    def hinge(self) -> float:
+        """What the loss would be without smoothing, at the current point."""
+        return float(self.shards.sum(Shard.hinge))
+
+    def total_slope(self) -> float:
+        """``sum over (i, j) in P of c_q(i,j) h'(1 - (s_i - s_j))`` at the current point."""
+        return self.factor * float(self.shards.sum(Shard.clipped_slack))
+
+
+def _squared_hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores)
+    return pairs.squared_hinge(scores, coefficient)
+
+
+def _hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores)
+    return pairs.hinge(scores, coefficient)
+
+
+def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores, band=width)
+    return 0.5 / width * pairs.squared_hinge(scores, coefficient)
+
+
+@contextmanager
+def open_pairs(
+    data: RankingData | LabelRankingData | RemoteRankingData,
+    reduction: Reduction,
+    n_threads: int | None = None,
+) -> Iterator[Shards]:
+    """The shards of a data set, each pair with its weight; see `rankplug.shards.local.open_shards`.
+
+    For remote data `n_threads` are those of each task on a worker, by default one.
+    """
+    if isinstance(data, RemoteRankingData):
+        with data.open_pairs(reduction, n_threads) as remote:
+            yield remote
+        return
+    with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
+        yield shards
+
+
+def squared_hinge_objective(
+    data: RankingData | LabelRankingData,
+    w: Vector,
+    C: float,
+    reduction: Reduction = "sum",
+) -> tuple[float, Vector]:
+    """``1/2 w.w + C loss(w)`` and its gradient.
+
+    Half the squared norm of that gradient is a duality gap: the dual point
+    ``alpha_ij = 2 C c_q max(0, 1 - (s_i - s_j))`` has exactly this distance.
+    """
+    with open_pairs(data, reduction, n_threads=1) as shards:
+        loss = SquaredHinge(shards)
+        value = 0.5 * float(w @ w) + C * loss.move_to(w)
+        return value, w + C * loss.gradient()
+
+
+def hinge_objective(
+    data: RankingData | LabelRankingData,
+    w: Vector,
+    C: float,
+    reduction: Reduction = "sum",
+) -> tuple[float, Vector]:
+    """``1/2 w.w + C loss(w)`` with the plain hinge, and a subgradient."""
+    with open_pairs(data, reduction, n_threads=1) as shards:
+        loss = Hinge(shards)
+        value = 0.5 * float(w @ w) + C * loss.move_to(w)
+        return value, w + C * loss.gradient()

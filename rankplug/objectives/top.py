@@ -1,0 +1,247 @@
+"""The problem of ranking at the top: positives above the highest negatives.
+
+    (11)  P(w) = lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
+
+``t_q`` is the mean of the `top_k` highest scores of the negatives of query q: by default the
+highest score itself. The weights p_i have sum 1, so that ``P(0) = 1``: ``1/m`` each for m
+positives of one query. Dual, with a number a_i for each positive and b_j for each negative:
+
+    D(a, b) = sum_i a_i - sum_i a_i^2 / (4 p_i) - 1/(2 lam) |X+' a - X-' b|^2
+    a, b >= 0,   sum of a = sum of b in each query,   b_j <= (sum of b in its query) / top_k
+
+If, in every query, some weighted mean of the positives lies in the convex hull of the negatives,
+then no direction ranks the positives higher and w = 0 may be optimal, whatever lam.
+
+References
+----------
+.. [1] Li, Jin and Zhou, "Top rank optimization in linear time", NIPS 2014 (one query, top_k=1).
+.. [2] Kadkhodaie, Christakopoulou, Sanjabi and Banerjee, "Accelerated alternating direction
+   method of multipliers", KDD 2015, equation (11).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data.arrays import far_origin
+from rankplug.data.ranking import RankingData
+from rankplug.exceptions import DataError
+from rankplug.objectives.rows import Rows
+
+__all__ = ["Scope", "TopProblem", "make_top_problem", "warn_if_zero_is_optimal"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Scope: TypeAlias = Literal["per-query", "global"]
+
+
+@dataclass(frozen=True, eq=False)
+class TopProblem:
+    """Positives and negatives of every query that has both; all rows are one query if global.
+
+    Attributes
+    ----------
+    rows : Rows
+        Positives and negatives, those of a query next to each other. Columns far from 0 are moved
+        there, which changes no difference of scores and keeps their digits.
+    pos_places, neg_places : int64 arrays of shapes (m,) and (n,)
+        Which of the rows are positives and which negatives.
+    pos_ptr, neg_ptr : int64 arrays of shape (n_queries + 1,)
+        Where the positives and the negatives of each query start among their kind.
+    weight : float64 array of shape (m,)
+        ``p_i``, of sum 1.
+    top_k : int64 array of shape (n_queries,)
+        How many of the highest negatives count; at most as many as there are.
+    """
+
+    rows: Rows
+    pos_places: NDArray[np.int64]
+    neg_places: NDArray[np.int64]
+    pos_ptr: NDArray[np.int64]
+    neg_ptr: NDArray[np.int64]
+    weight: Vector
+    top_k: NDArray[np.int64]
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries with both kinds."""
+        return len(self.top_k)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.rows.n_columns
+
+    @cached_property
+    def positives(self) -> Rows:
+        """``X+``."""
+        return self.rows.take(self.pos_places)
+
+    @cached_property
+    def negatives(self) -> Rows:
+        """``X-``."""
+        return self.rows.take(self.neg_places)
+
+    def of_positives(self, per_query: NDArray[Any]) -> NDArray[Any]:
+        """A number of each query, repeated for its positives."""
+        return np.repeat(per_query, np.diff(self.pos_ptr))
+
+    def of_negatives(self, per_query: NDArray[Any]) -> NDArray[Any]:
+        """A number of each query, repeated for its negatives."""
+        return np.repeat(per_query, np.diff(self.neg_ptr))
+
+    def sum_positives(self, values: Vector) -> Vector:
+        """Sums over the positives of each query."""
+        sums: Vector = np.add.reduceat(values, self.pos_ptr[:-1])
+        return sums
+
+    def sum_negatives(self, values: Vector) -> Vector:
+        """Sums over the negatives of each query."""
+        sums: Vector = np.add.reduceat(values, self.neg_ptr[:-1])
+        return sums
+
+    def tops(self, neg_scores: Vector) -> Vector:
+        """``t_q``: mean of the highest scores of the negatives of each query."""
+        tops: Vector = np.maximum.reduceat(neg_scores, self.neg_ptr[:-1])
+        for q in np.flatnonzero(self.top_k > 1):
+            own = neg_scores[self.neg_ptr[q] : self.neg_ptr[q + 1]]
+            place = len(own) - int(self.top_k[q])
+            tops[q] = np.partition(own, place)[place:].mean()
+        return tops
+
+    def value(self, lam: float, w: Vector, pos_scores: Vector, neg_scores: Vector) -> float:
+        """``P(w)``, given the scores at w."""
+        slack = np.maximum(0.0, 1.0 + self.of_positives(self.tops(neg_scores)) - pos_scores)
+        return 0.5 * lam * float(w @ w) + float(self.weight @ slack**2)
+
+    def value_at(self, lam: float, w: Vector) -> float:
+        """``P(w)``; one pass over the features."""
+        return self.value(lam, w, *self.scores(w))
+
+    def scores(self, w: Vector) -> tuple[Vector, Vector]:
+        """``X+ w`` and ``X- w``; one pass over the features."""
+        scores = self.rows.dot(w)
+        return scores[self.pos_places], scores[self.neg_places]
+
+    def combination(self, a: Vector, b: Vector) -> Vector:
+        """``X+' a - X-' b``; one pass over the features."""
+        coefficient = np.empty(self.rows.n_rows)
+        coefficient[self.pos_places] = a
+        coefficient[self.neg_places] = -b
+        return self.rows.transposed_dot(coefficient)
+
+    def matching_scale(self, a: Vector, b: Vector) -> Vector:
+        """What b has to be multiplied by in each query to have the sum of a."""
+        sums, own = self.sum_positives(a), self.sum_negatives(b)
+        return np.divide(sums, own, where=own > 0, out=np.zeros_like(own))
+
+    def dual_value(self, lam: float, a: Vector, combined: Vector) -> float:
+        """The highest D on the ray through (a, b), given ``combined = X+' a - X-' b``.
+
+        It is a certified lower bound of the minimum of P if (a, b) is feasible.
+        """
+        curvature = float(combined @ combined) / lam + 0.5 * float(np.sum(a**2 / self.weight))
+        return 0.5 * float(a.sum()) ** 2 / curvature if curvature > 0 else 0.0
+
+    def lower_bound(self, lam: float, a: Vector, b: Vector) -> float:
+        """A certified lower bound of the minimum of P; one pass over the features.
+
+        Parameters
+        ----------
+        lam : float
+        a, b : float64 arrays of shapes (m,) and (n,), not negative
+            b is rescaled in each query; it has to keep the cap of `top_k`.
+        """
+        scale = self.matching_scale(a, b)
+        a = np.where(self.of_positives(scale) > 0, a, 0.0)
+        return self.dual_value(lam, a, self.combination(a, b * self.of_negatives(scale)))
+
+
+def make_top_problem(
+    data: RankingData, threshold: float | None, scope: Scope, top_k: int = 1
+) -> TopProblem:
+    """Split the rows into positives and negatives; leave out queries that have one kind only.
+
+    Queries of one relevance or of weight zero are left out in either scope.
+
+    Parameters
+    ----------
+    data : RankingData
+    threshold : float or None
+        Rows of higher relevance are positive. None: the lowest relevance of what is not left out.
+    scope : "per-query" or "global"
+        Positives against the negatives of their own query (``p_i = weight of the query / its
+        positives``), or of all queries together (``p_i = weight of the query``), both divided by
+        their sum.
+    top_k : int
+        Lowered to the number of negatives that there are.
+
+    Raises
+    ------
+    DataError
+        If there is no query with both kinds.
+    """
+    query_weight = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
+    query = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
+    counted = (query_weight > 0) & (data.pair_counts > 0)
+    if threshold is None:
+        threshold = float(data.relevance[counted[query]].min())
+    positive = data.relevance > threshold
+    n_pos = np.bincount(query[positive], minlength=data.n_queries)
+    n_neg = np.bincount(query[~positive], minlength=data.n_queries)
+    if scope == "per-query":
+        counted &= (n_pos > 0) & (n_neg > 0)
+    n_pos, n_neg = n_pos[counted], n_neg[counted]
+    if n_pos.sum() == 0 or n_neg.sum() == 0:
+        raise _one_kind_only(data, threshold, scope)
+    rows = np.flatnonzero(counted[query])
+    pos_places, neg_places = np.flatnonzero(positive[rows]), np.flatnonzero(~positive[rows])
+    weight = query_weight[query[rows[pos_places]]]
+    if scope == "per-query":
+        weight = weight / np.repeat(n_pos, n_pos)
+    else:
+        n_pos, n_neg = np.array([len(pos_places)]), np.array([len(neg_places)])
+    return TopProblem(
+        Rows(data.X, rows, far_origin(data.X)),
+        pos_places,
+        neg_places,
+        np.concatenate(([0], np.cumsum(n_pos))),
+        np.concatenate(([0], np.cumsum(n_neg))),
+        weight / weight.sum(),
+        np.minimum(top_k, n_neg),
+    )
+
+
+def warn_if_zero_is_optimal(solver: str, lower_bound: float, tol: float, top_k: int | None) -> bool:
+    """Whether no w is certified to beat w = 0 by more than `tol`; then a warning says why.
+
+    `top_k` is the solver's own, None if it has no such parameter.
+    """
+    if lower_bound < 1.0 - tol:
+        return False
+    remedy = "solver 'toppush' with top_k > 1" if top_k is None else f"top_k > {top_k}"
+    warnings.warn(
+        f"{solver}: the optimum is w = 0 (or as good as that, within tol={tol:g}), which ranks "
+        "nothing. Cause: the top cannot be separated, as a mean of the positives looks like a mean "
+        f"of the highest negatives. Remedies: {remedy}, so that single negatives count "
+        "less; scope='per-query' if the rows belong to queries; more or other features, and "
+        "scaled ones; a smaller lam",
+        UserWarning,
+        stacklevel=5,
+    )
+    return True
+
+
+def _one_kind_only(data: RankingData, threshold: float, scope: Scope) -> DataError:
+    where = "no query has both" if scope == "per-query" else "there are not both"
+    low, high = data.relevance.min(), data.relevance.max()
+    return DataError(
+        f"{where} positives (relevance > {threshold:g}) and negatives: relevance goes from "
+        f"{low:g} to {high:g} in {data.n_queries} queries; choose another threshold"
+        + (" or scope='global'" if scope == "per-query" else "")
+    )

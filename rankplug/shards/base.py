@@ -1,0 +1,221 @@
+"""`Shard`: some queries and all the work on their rows.
+
+Queries do not interact, so losses, gradients and Hessian products of a data set are sums over its
+shards, see `rankplug.shards`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug._fast.pairs import ActivePairs, Queries
+from rankplug.shards.matrices import RowMatrix
+from rankplug.shards.memory import Allocate
+
+__all__ = ["Evaluate", "Shard", "ShardState"]
+
+Vector: TypeAlias = NDArray[np.float64]
+Evaluate: TypeAlias = Callable[[ActivePairs, Vector, Vector], float]
+"""Finds the active pairs at some scores, returns the loss and writes coefficients c. Up to a factor
+of the loss, ``X' c`` is its gradient and, L being the pairs' Laplacian, ``X' L X`` its Hessian.
+"""
+
+_SAMPLE_ROWS_PER_QUERY = 1000
+
+
+@dataclass(frozen=True)
+class ShardState:
+    """What a shard remembers, told by weights: the same for all shards, whatever their rows.
+
+    Attributes
+    ----------
+    w : float64 array of shape (n_columns,) or None
+        The current point, None for 0.
+    evaluate : Evaluate
+        The loss there.
+    direction : float64 array of shape (n_columns,) or None
+        The direction as weights.
+    product_of : float64 array of shape (n_columns,) or None
+        The ``v`` of the last Hessian product, if it was after the last step tried.
+    tried : (float, Evaluate) or None
+        The step last tried and the loss there, if that was after the last product.
+    """
+
+    w: Vector | None
+    evaluate: Evaluate
+    direction: Vector | None = None
+    product_of: Vector | None = None
+    tried: tuple[float, Evaluate] | None = None
+
+
+class Shard:
+    """Some queries, the active pairs at the current scores, and scores to be tried.
+
+    Little is kept: a Hessian product and `hinge` take the place of what was tried, and the pairs
+    are those of the scores last looked at, found again for the current ones when needed.
+
+    Scores never leave the shard: what goes in and out are weights of length `n_columns`,
+    step lengths and losses. Which loss it is, the caller says by an `Evaluate`.
+
+    Parameters
+    ----------
+    matrix : RowMatrix
+    query_ptr : int64 array of shape (n_queries + 1,), starting at 0
+    relevance : float64 array of shape (n_rows,)
+    query_weight : float64 array of shape (n_queries,)
+    allocate : callable, optional
+        Makes arrays as long as there are rows, as `numpy.zeros` does.
+    """
+
+    def __init__(
+        self,
+        matrix: RowMatrix,
+        query_ptr: NDArray[np.int64],
+        relevance: Vector,
+        query_weight: Vector,
+        allocate: Allocate = np.zeros,
+    ) -> None:
+        self.matrix = matrix
+        self.query_ptr = query_ptr
+        self.query_weight = query_weight
+        queries = Queries(query_ptr, relevance, query_weight, allocate=allocate)
+        self._pairs = ActivePairs(queries, allocate=allocate)
+        self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
+        self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))
+        self._evaluate_again: Evaluate | None = None  # if the pairs are those of scores tried
+
+    def move_to(self, w: Vector | None, evaluate: Evaluate) -> float:
+        """Go to the scores ``X w`` (0 for None); return the loss there."""
+        if w is None:
+            self.scores[:] = 0.0
+        else:
+            self.matrix.dot(w, self.scores)
+        return self.stay(evaluate)
+
+    def move_to_with_gradient(self, w: Vector | None, evaluate: Evaluate) -> Vector:
+        """`move_to` and `gradient`, one after the other in one array."""
+        return np.append(self.move_to(w, evaluate), self.gradient())
+
+    def stay(self, evaluate: Evaluate) -> float:
+        """Return the loss, which may be another one than before, at the current scores."""
+        self._evaluate_again = None
+        return evaluate(self._pairs, self.scores, self._coefficient)
+
+    def gradient(self) -> Vector:
+        """``X' c`` at the current scores."""
+        return self.matrix.transposed_dot(self._coefficient)
+
+    def gradient_along(self) -> Vector:
+        """``X' c`` at the scores last tried."""
+        return self.matrix.transposed_dot(self._tried_coefficient)
+
+    def laplacian(self, v: Vector) -> Vector:
+        """``X' L X v``, L the Laplacian of the current pairs; remembers ``X v``."""
+        product = self._tried
+        return self.matrix.laplacian(self._current_pairs(), v, product)
+
+    def laplacian_diagonal(self) -> Vector:
+        """Approximate diagonal of ``X' L X``, see `RowMatrix.laplacian_diagonal`."""
+        return self.matrix.laplacian_diagonal(self.query_ptr, self._weighted_count())
+
+    def laplacian_gram(self, fraction: float) -> NDArray[np.float64]:
+        """Lower half of ``X' L X``, estimated from a fraction of the rows."""
+        rows, query_ptr = _sample_rows(self.query_ptr, fraction)
+        count = self._weighted_count()
+        total, taken = count.sum(), count[rows].sum()
+        gram = self.matrix.laplacian_gram(rows, query_ptr, count[rows])
+        gram *= total / taken if taken > 0 else 0.0
+        return gram
+
+    def _weighted_count(self) -> Vector:
+        count = self._current_pairs().count
+        count *= np.repeat(self.query_weight, np.diff(self.query_ptr))
+        return count
+
+    def _current_pairs(self) -> ActivePairs:
+        """The pairs at the current scores, found again if others were tried without success."""
+        if self._evaluate_again is not None:
+            self.stay(self._evaluate_again)
+        return self._pairs
+
+    def start_direction(self) -> None:
+        """Forget the direction gathered so far."""
+        self._direction[:] = 0.0
+
+    def extend_direction(self, step: float) -> None:
+        """Add `step` times the ``v`` of the last Hessian product to the direction."""
+        product, scratch = self._tried, self._tried_coefficient
+        np.multiply(product, step, out=scratch)
+        self._direction += scratch
+
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current scores to ``X w`` the direction."""
+        self.matrix.dot(w, self._direction)
+        self._direction -= self.scores
+
+    def loss_along(self, step: float, evaluate: Evaluate) -> float:
+        """Loss after `step` times the direction, without reading the features."""
+        np.multiply(self._direction, step, out=self._tried)
+        self._tried += self.scores
+        self._evaluate_again = evaluate
+        return evaluate(self._pairs, self._tried, self._tried_coefficient)
+
+    def loss_along_with_gradient(self, step: float, evaluate: Evaluate) -> Vector:
+        """`loss_along` and `gradient_along`, one after the other in one array."""
+        return np.append(self.loss_along(step, evaluate), self.gradient_along())
+
+    def line(self, step: float, evaluate: Evaluate) -> Vector:
+        """`loss_along`, and ``c`` there times the direction: an array of two numbers."""
+        loss = self.loss_along(step, evaluate)
+        return np.array([loss, self._tried_coefficient @ self._direction])
+
+    def slope(self) -> float:
+        """``c`` at the current scores, times the direction."""
+        return float(self._coefficient @ self._direction)
+
+    def hinge(self) -> float:
+        """Sum of the slacks of the current pairs, weighted."""
+        return self._current_pairs().hinge(self.scores, self._tried_coefficient)
+
+    def clipped_slack(self) -> float:
+        """The same with each slack clipped at the band that the loss is curved in."""
+        return self._current_pairs().clipped_slack(self.scores)
+
+    def restore(self, state: ShardState) -> None:
+        """Bring a new shard to where another one with the same rows was."""
+        self.move_to(state.w, state.evaluate)
+        if state.direction is not None:
+            self.matrix.dot(state.direction, self._direction)
+        if state.product_of is not None:
+            self.matrix.dot(state.product_of, self._tried)
+        if state.tried is not None:
+            self.loss_along(*state.tried)
+
+    def accept(self) -> None:
+        """Make the step last tried the current point."""
+        self.scores, self._tried = self._tried, self.scores
+        self._coefficient, self._tried_coefficient = self._tried_coefficient, self._coefficient
+        self._evaluate_again = None
+
+
+def _sample_rows(
+    query_ptr: NDArray[np.int64], fraction: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Evenly spaced queries with about a fraction of the rows, and evenly spaced rows of long ones.
+
+    Returns the rows and where each query starts among them.
+    """
+    n_queries = len(query_ptr) - 1
+    n_taken = max(1, min(n_queries, round(fraction * n_queries)))
+    taken = (np.arange(n_taken) * n_queries) // n_taken
+    most = max(_SAMPLE_ROWS_PER_QUERY, int(fraction * query_ptr[-1] / n_taken))
+    rows = []
+    for q in taken:
+        stride = max(1, int(query_ptr[q + 1] - query_ptr[q]) // most)
+        rows.append(np.arange(query_ptr[q], query_ptr[q + 1], stride))
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)])

@@ -1,0 +1,229 @@
+"""Shards: contiguous runs of whole queries, the unit of all work over the data.
+
+Queries do not interact, so losses, gradients and Hessian products of a data set are sums over
+its shards. The cut depends on the data alone and sums are taken in shard order: the number of
+threads changes nothing in a result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data.arrays import even_spans, row_slice
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.shards.base import Shard
+from rankplug.shards.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
+from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
+from rankplug.system.cores import available_cores
+from rankplug.system.interruption import raise_if_overdue
+
+__all__ = ["LocalShards", "Shards", "open_shards"]
+
+T = TypeVar("T")
+Vector: TypeAlias = NDArray[np.float64]
+
+_SHARD_ELEMENTS = 2**21
+_MANY_SHARDS = 256
+_LARGEST_SHARD = 2**23  # elements
+_SAMPLE_ROWS = 5000
+_SAMPLE_ROWS_PER_COLUMN = 150
+
+
+class Shards(ABC):
+    """The shards of a data set, wherever they are, and somebody to work on them.
+
+    All work is an operation: a method of `Shard` and its arguments, which are the same for every
+    shard. So shards may live in other processes, as long as operations can be sent to them.
+    """
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Rows of all shards."""
+
+    @property
+    @abstractmethod
+    def passes_per_product(self) -> int:
+        """Reads of the features that a Hessian product takes: 1 where they are fused."""
+
+    @property
+    @abstractmethod
+    def has_gram(self) -> bool:
+        """Whether the Hessian can be estimated as a matrix."""
+
+    @property
+    @abstractmethod
+    def far(self) -> bool:
+        """Whether each question costs so much time that an answer not needed costs less."""
+
+    @abstractmethod
+    def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Do something to every shard."""
+
+    @abstractmethod
+    def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
+        """Sum of what an operation returns, always added in the order of the shards."""
+
+    @property
+    def sample_fraction(self) -> float:
+        """The fraction of the rows that estimates a Hessian well: 150 rows a column are many."""
+        n_rows = self.n_rows
+        enough = max(_SAMPLE_ROWS, min(0.5 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
+        return min(1.0, enough / n_rows)
+
+
+class LocalShards(Shards):
+    """Shards in this process, and threads to work on them."""
+
+    def __init__(self, shards: list[Shard], executor: ThreadPoolExecutor | None) -> None:
+        self.shards = shards
+        self._executor = executor
+
+    @property
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+        return self.shards[0].matrix.n_columns
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all shards."""
+        return sum(shard.matrix.n_rows for shard in self.shards)
+
+    @property
+    def passes_per_product(self) -> int:
+        """Reads of the features that a Hessian product takes: 1 where they are fused."""
+        return self.shards[0].matrix.passes_per_product
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether the Hessian can be estimated as a matrix."""
+        return self.shards[0].matrix.has_gram
+
+    @property
+    def far(self) -> bool:
+        """False: they are here."""
+        return False
+
+    def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Do something to every shard."""
+        for _ in self._results(operation, arguments):
+            pass
+
+    def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
+        """Sum of what an operation returns, always added in the order of the shards.
+
+        An array that an operation returns is the caller's: the first one is added to.
+        """
+        parts: Iterator[Any] = self._results(operation, arguments)
+        total = next(parts)
+        for part in parts:
+            total += part
+        return cast(T, total)
+
+    def _results(self, operation: Callable[..., T], arguments: tuple[Any, ...]) -> Iterator[T]:
+        run = map if self._executor is None else self._executor.map
+        for result in run(lambda shard: operation(shard, *arguments), self.shards):
+            raise_if_overdue()
+            yield result
+
+
+@contextmanager
+def open_shards(
+    data: RankingData | LabelRankingData,
+    query_weight: Vector,
+    n_threads: int | None = None,
+) -> Iterator[LocalShards]:
+    """Cut the data into shards and start the threads for them.
+
+    Parameters
+    ----------
+    data : RankingData or LabelRankingData
+        Its features are not copied. If they are mapped from a file, one thread at a time fetches
+        them, and what is kept for each row lies in a temporary file.
+    query_weight : float64 array of shape (n_queries,) or (n_instances,)
+        What each pair of a query counts.
+    n_threads : int, optional
+        The cores this process may use by default. Small data make one shard and stay on one
+        thread.
+    """
+    spans = _spans(data)
+    make = partial(_ranking_shard if isinstance(data, RankingData) else _label_shard, data)  # type: ignore[arg-type]
+    allocate = _memory(data, len(spans))
+    n_workers = min(n_threads or available_cores(), len(spans))
+    with ExitStack() as stack:
+        executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
+        run = map if executor is None else executor.map
+        shards = list(run(lambda span: make(query_weight, *span, allocate), spans))
+        if executor is not None and is_mapped(data.X):
+            turn = Lock()
+            for shard in shards:
+                shard.matrix = FetchedRows(shard.matrix, turn)
+        yield LocalShards(shards, executor)
+
+
+def _memory(data: RankingData | LabelRankingData, n_shards: int) -> Allocate:
+    """What makes the arrays of the shards."""
+    if is_mapped(data.X):
+        return MappedMemory().zeros
+    return np.zeros if n_shards == 1 else Memory().zeros
+
+
+def _spans(data: RankingData | LabelRankingData) -> list[tuple[int, int]]:
+    """Runs of queries (or instances) of about equally many elements of X."""
+    if isinstance(data, RankingData):
+        return _cut(*_starts(data, data.query_ptr))
+    starts, most = _starts(data, np.arange(data.n_samples + 1))
+    return _cut(starts * data.n_labels, most)
+
+
+def _starts(
+    data: RankingData | LabelRankingData, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], int]:
+    """The elements of X before each of these rows, and the most shards that are worth while."""
+    if isinstance(data.X, np.ndarray):
+        return rows * data.n_features, data.n_samples
+    starts: NDArray[np.int64] = data.X.indptr[rows].astype(np.int64)
+    return starts, int(starts[-1]) // (4 * data.n_features)
+
+
+def _cut(starts: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """Spans of queries, given where the elements of each start."""
+    n_elements = int(starts[-1])
+    many = max(_MANY_SHARDS, n_elements // _LARGEST_SHARD)
+    n_shards = max(1, min(n_elements // _SHARD_ELEMENTS, most, many))
+    return even_spans(starts, n_shards)
+
+
+def _ranking_shard(
+    data: RankingData, query_weight: Vector, b: int, e: int, allocate: Allocate
+) -> Shard:
+    rows = slice(int(data.query_ptr[b]), int(data.query_ptr[e]))
+    X = row_slice(data.X, rows)
+    matrix: RowMatrix = SparseRows(X) if sparse.issparse(X) else DenseRows(X)
+    query_ptr = data.query_ptr[b : e + 1] - data.query_ptr[b]
+    return Shard(matrix, query_ptr, data.relevance[rows], query_weight[b:e], allocate)
+
+
+def _label_shard(
+    data: LabelRankingData, query_weight: Vector, b: int, e: int, allocate: Allocate
+) -> Shard:
+    relevance = data.relevance[b:e]
+    compared = ~np.isnan(relevance)
+    matrix = KeslerRows(row_slice(data.X, slice(b, e)), compared)
+    query_ptr = np.concatenate(([0], np.cumsum(compared.sum(axis=1))))
+    return Shard(matrix, query_ptr, relevance[compared], query_weight[b:e], allocate)

@@ -1,0 +1,257 @@
+"""The features of a shard as a matrix: products with it and its transpose.
+
+Each class offers the same four operations; `Shard` does not know which one it has. Vectors are
+float64 whatever the features are.
+"""
+
+from __future__ import annotations
+
+import mmap
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from rankplug._fast import passes
+from rankplug._fast.pairs import ActivePairs
+from rankplug.data.arrays import Matrix
+
+__all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows"]
+
+Vector = NDArray[np.float64]
+
+
+class RowMatrix(Protocol):
+    """X of a shard: one row a document (or an instance and label), `n_columns` weights."""
+
+    X: Matrix
+    n_rows: int
+    n_columns: int
+    passes_per_product: int  # reads of X that `laplacian` takes
+    has_gram: bool  # whether `laplacian_gram` is offered
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        """``X' L X v``, L the Laplacian of the active pairs; ``X v`` goes to `product`."""
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """Diagonal of ``X' L X`` for the Laplacian that `count` pairs a row make on average.
+
+        L is approximated in each query by ``diag(c) - c c' / sum(c)``, which has the same row
+        sums and, up to a factor ``1 - c_i / sum(c)``, the same diagonal.
+        """
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """Lower half of ``X' L X`` of some rows, with the approximation of `laplacian_diagonal`.
+
+        The queries of the rows are from `query_ptr`; `count` is c of each row.
+        """
+
+
+class DenseRows:
+    """C-contiguous float32 or float64 features."""
+
+    passes_per_product = 1
+    has_gram = True
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.X = X
+        self.n_rows, self.n_columns = X.shape
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+        passes.dense_dot(self.X, v, out)
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+        g = np.empty(self.n_columns)
+        passes.dense_transposed_dot(self.X, u, g)
+        return g
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        """``X' L X v`` in one read of X."""
+        g = np.empty(self.n_columns)
+        passes.dense_laplacian(self.X, pairs, v, product, g)
+        return g
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """See `RowMatrix.laplacian_diagonal`."""
+        diagonal = np.zeros(self.n_columns)
+        passes.dense_moments(self.X, query_ptr, count, np.empty(self.n_columns), diagonal)
+        return diagonal
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """See `RowMatrix.laplacian_gram`."""
+        return _weighted_scatter(self.X[rows], query_ptr, count)
+
+
+class SparseRows:
+    """Compressed rows.
+
+    ``X' u`` scatters, which costs no more than to gather from a transposed copy, and saves
+    making one.
+    """
+
+    passes_per_product = 1
+    has_gram = True
+
+    def __init__(self, X: sparse.csr_array) -> None:
+        self.X = X
+        self._arrays = (X.indptr, X.indices, X.data)
+        self.n_rows, self.n_columns = X.shape
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+        passes.sparse_dot(*self._arrays, v, out)
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+        g = np.zeros(self.n_columns)
+        passes.sparse_transposed_dot(*self._arrays, u, g)
+        return g
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        """``X' L X v``, reading small queries once."""
+        g = np.zeros(self.n_columns)
+        passes.sparse_laplacian(*self._arrays, pairs, v, product, g)
+        return g
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """See `RowMatrix.laplacian_diagonal`."""
+        diagonal, scratch = np.zeros(self.n_columns), np.zeros(self.n_columns)
+        passes.sparse_moments(*self._arrays, query_ptr, count, scratch, diagonal)
+        return diagonal
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """See `RowMatrix.laplacian_gram`."""
+        return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
+
+
+class KeslerRows:
+    """Rows ``e_r (x) x_i`` of instance i and label r, never written out.
+
+    With the weights seen as V of shape (n_labels, n_features), the scores are ``X V'`` and
+    ``X' u`` is ``U' X`` with U the coefficients of shape (n_instances, n_labels).
+
+    Parameters
+    ----------
+    X : dense or CSR features of shape (n_instances, n_features)
+    compared : boolean array of shape (n_instances, n_labels)
+        Which labels have a relevance; the others get no row.
+    """
+
+    passes_per_product = 2
+    has_gram = False
+
+    def __init__(self, X: Any, compared: NDArray[np.bool_]) -> None:
+        self.X = X
+        self.compared = compared
+        self.shape = (compared.shape[1], X.shape[1])
+        self.n_rows = int(compared.sum())
+        self.n_columns = self.shape[0] * self.shape[1]
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """Write ``X v`` to `out`."""
+        out[:] = (self.X @ v.reshape(self.shape).T)[self.compared]
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """``X' u``."""
+        return self._spread(u, self.X)
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        """``X' L X v``."""
+        self.dot(v, product)
+        of_product = np.empty(self.n_rows)
+        pairs.laplacian(product, of_product)
+        return self.transposed_dot(of_product)
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """Exact: two labels of an instance share no weight, so no pair has a cross term."""
+        return self._spread(count, self.X * self.X)
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """Not offered: n_labels * n_features columns make too large a matrix."""
+        raise NotImplementedError("label-ranking data have no Hessian estimate")
+
+    def _spread(self, u: Vector, X: Any) -> Vector:
+        coefficients = np.zeros(self.compared.shape)
+        coefficients[self.compared] = u
+        return np.ascontiguousarray((X.T @ coefficients).T, dtype=np.float64).ravel()
+
+
+class FetchedRows:
+    """Rows of a mapped file: one thread at a time fetches those that it goes on to work with.
+
+    Parameters
+    ----------
+    matrix : RowMatrix
+    turn : Lock
+        Whose turn it is to fetch.
+    """
+
+    def __init__(self, matrix: RowMatrix, turn: Lock) -> None:
+        self.X = X = matrix.X
+        self._matrix = matrix
+        arrays = [X] if isinstance(X, np.ndarray) else [X.data, X.indices]
+        self._pages = [array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE] for array in arrays]
+        self._turn = turn
+        self.n_rows, self.n_columns = matrix.n_rows, matrix.n_columns
+        self.passes_per_product, self.has_gram = matrix.passes_per_product, matrix.has_gram
+
+    def dot(self, v: Vector, out: Vector) -> None:
+        """See `RowMatrix.dot`."""
+        self._fetch()
+        self._matrix.dot(v, out)
+
+    def transposed_dot(self, u: Vector) -> Vector:
+        """See `RowMatrix.transposed_dot`."""
+        self._fetch()
+        return self._matrix.transposed_dot(u)
+
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        """See `RowMatrix.laplacian`."""
+        self._fetch()
+        return self._matrix.laplacian(pairs, v, product)
+
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        """See `RowMatrix.laplacian_diagonal`."""
+        self._fetch()
+        return self._matrix.laplacian_diagonal(query_ptr, count)
+
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        """See `RowMatrix.laplacian_gram`; it reads some of the features only."""
+        return self._matrix.laplacian_gram(rows, query_ptr, count)
+
+    def _fetch(self) -> None:
+        with self._turn:
+            for page in self._pages:
+                page.max(initial=0)
+
+
+def _weighted_scatter(
+    X: NDArray[Any], query_ptr: NDArray[np.int64], count: Vector
+) -> NDArray[np.float64]:
+    """Lower half of the sum over queries of ``sum_i c_i (x_i - m)(x_i - m)'``, m a weighted mean.
+
+    Overwrites X; float32 is precise enough for an estimate.
+    """
+    passes.dense_centre(X, query_ptr, count, np.empty(X.shape[1]))
+    syrk = linalg.get_blas_funcs("syrk", (X,))
+    return np.asarray(syrk(1.0, X.T, lower=1), dtype=np.float64)

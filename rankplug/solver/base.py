@@ -1,0 +1,416 @@
+"""What every solver is: a checked, timed call from data to a model."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+
+from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.models.base import Model
+from rankplug.parameters import Optional, Parameter, Real, check_parameters
+from rankplug.shards.remote import RemoteRankingData
+from rankplug.system.cores import physical_memory
+from rankplug.system.interruption import interrupted, interruptible
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = [
+    "Callback",
+    "Data",
+    "Monitor",
+    "Progress",
+    "Solver",
+    "SolverResult",
+    "SolverTags",
+    "Status",
+    "Task",
+    "check_validation",
+]
+
+_ROUNDING = 1e-8
+
+Data: TypeAlias = RankingData | LabelRankingData
+Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+Task: TypeAlias = Literal["query-document", "label-ranking"]
+
+
+@dataclass(frozen=True)
+class SolverTags:
+    """What a solver can do.
+
+    Attributes
+    ----------
+    tasks : tuple of "query-document" and "label-ranking"
+    problem : str
+        The problem it solves, in one line.
+    reference : str
+        Where the method comes from.
+    exact : bool
+        Finds the minimum of a stated convex problem: the order of the rows, rows without a
+        preference and queries of weight zero change nothing.
+    sparse : bool
+        Takes sparse features.
+    duality_gap : bool
+        Its results carry a certified duality gap.
+    warm_start : bool
+        `Solver.solve` can start from an earlier result or model.
+    kernel : bool
+        Can use kernel functions.
+    validation : bool
+        Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
+    distributed : bool
+        Takes `RemoteRankingData`, as it sees data through `rankplug.objectives.open_pairs` only, or
+        knows how to work on a cluster.
+    learns : bool
+        Ranks well what can be learned; False for sanity rankers.
+    requires : tuple of str
+        Modules it needs beyond rankplug's own dependencies.
+    """
+
+    tasks: tuple[Task, ...]
+    problem: str
+    reference: str
+    exact: bool = True
+    sparse: bool = True
+    duality_gap: bool = False
+    warm_start: bool = False
+    kernel: bool = False
+    validation: bool = False
+    distributed: bool = False
+    learns: bool = True
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each iteration.
+
+    `values` are the numbers of that iteration (``objective``, ``gradient_norm``, ...),
+    the same that go into the history.
+    """
+
+    n_iter: int
+    seconds: float
+    values: Mapping[str, float]
+
+
+Callback: TypeAlias = Callable[[Progress], bool | None]
+"""Called after each iteration; a true return value stops the solver."""
+
+
+@dataclass(frozen=True)
+class SolverResult:
+    """What a solver found, and how.
+
+    Attributes
+    ----------
+    model : Model
+    status : "converged", "max_iter", "time_limit" or "stopped"
+        "stopped": by the callback or a signal, or because rounding errors allow no further
+        progress.
+    objective : float or None
+        Value of the solver's problem at the model; None where there is no stated problem.
+    duality_gap : float or None
+        Certified difference between the objective and a lower bound of its minimum, in the
+        objective's own units.
+    n_iter : int
+        Outer iterations.
+    n_passes : float
+        Full passes over the features; a fused Hessian-vector product is one.
+    history : tuple of dict
+        One row an iteration: ``n_iter``, ``seconds`` and the solver's own numbers.
+    seconds : float
+        Wall time of the whole call.
+    interrupted : bool
+        Whether a signal, or the loop around the solver, asked it to stop.
+    """
+
+    model: Model
+    status: Status
+    objective: float | None
+    duality_gap: float | None
+    n_iter: int
+    n_passes: float
+    history: tuple[dict[str, float], ...] = ()
+    seconds: float = 0.0
+    interrupted: bool = False
+
+
+@dataclass
+class Monitor:
+    """Keeps the history and says when to stop: a signal, the callback's wish or the time limit."""
+
+    callback: Callback | None = None
+    time_limit: float | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    interruption: Literal["time_limit", "stopped"] | None = None
+
+    def report(self, n_iter: int, **values: float) -> bool:
+        """Record an iteration; False if the solver should stop now."""
+        seconds = time.perf_counter() - self.started
+        self.history.append({"n_iter": n_iter, "seconds": seconds, **values})
+        if self.callback is not None and self.callback(Progress(n_iter, seconds, values)):
+            self.interruption = "stopped"
+        elif self.time_limit is not None and seconds >= self.time_limit:
+            self.interruption = "time_limit"
+        if interrupted():
+            self.interruption = "stopped"
+        return self.interruption is None
+
+
+class Solver(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base class of solvers.
+
+    A subclass names itself and its `tags`, takes its parameters as keyword arguments of
+    ``__init__`` (stored unchanged, as in scikit-learn), says in `parameters` what they may
+    be, and computes in `_solve`.
+    """
+
+    name: ClassVar[str]
+    tags: ClassVar[SolverTags]
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    iteration_limit: ClassVar[str] = "max_iter"
+    """The parameter that bounds the number of iterations, for messages and progress bars."""
+
+    @classmethod
+    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """`tuning_space` of the solver with its default parameters."""
+        return cls().tuning_space(data)
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """The parameters worth tuning, each with its Optuna distribution; to be overridden.
+
+        Ranges may depend on the parameters that are not searched and, with `data`, are fitted to
+        their size and scale. A solver without anything to tune returns an empty dict.
+        """
+        return {}
+
+    def solve(
+        self,
+        data: Data | RemoteRankingData,
+        *,
+        valid: Data | None = None,
+        init: SolverResult | Model | None = None,
+        callback: Callback | None = None,
+        random_state: RandomState = None,
+        time_limit: float | None = None,
+    ) -> SolverResult:
+        """Train on `data`.
+
+        Parameters
+        ----------
+        data : RankingData, LabelRankingData or RemoteRankingData
+            The last for solvers tagged `distributed`.
+        valid : RankingData or LabelRankingData, optional
+            Validation data with the features of `data`. Solvers tagged `validation` stop
+            early by them; the others need none and leave them aside.
+        init : SolverResult or Model, optional
+            Where to start, for solvers tagged `warm_start`.
+        callback : callable, optional
+            Called with a `Progress` after each iteration; a true return value stops.
+        random_state : int, Generator, RandomState or None
+        time_limit : float, optional
+            Seconds after which to stop with what was reached (checked after each iteration).
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has a value it cannot have.
+        DataError
+            If the solver cannot take such data or there is no preference pair in them.
+
+        Notes
+        -----
+        Ctrl-C, or SIGTERM, stops the solver with what was reached, and an `InterruptionWarning`.
+        A second one within ten seconds has its usual effect, and so has one before there is a
+        model, or if the program handles that signal itself; see `rankplug.system.interruption`.
+        """
+        self.check(data)
+        check_validation(data, valid)
+        model = _initial_model(self, data, init)
+        check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
+        monitor = Monitor(callback, time_limit)
+        validation = {"valid": valid} if self.tags.validation else {}
+        rng = as_generator(random_state)
+        # Numbers that overflow show in the result, which is checked.
+        with interruptible(self.name), np.errstate(all="ignore"):
+            # Only solvers that can do with remote data get them.
+            result = self._solve(cast(Data, data), model, monitor, rng, **validation)
+            return self._finish(result, monitor, data)
+
+    def check(self, data: Data | RemoteRankingData) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
+        if isinstance(data, RemoteRankingData):
+            self._check_remote(data)
+        else:
+            self._check_local(data)
+        data.require_pairs()
+
+    def _check_remote(self, data: RemoteRankingData) -> None:
+        if not self.tags.distributed:
+            raise DataError(
+                f"{self.name} needs all rows in one place and does not run on a cluster; "
+                f"{', '.join(data.suitable_solvers())} do: take one of them, or train on "
+                "RankingData"
+            )
+
+    def _check_local(self, data: Data) -> None:
+        if not isinstance(data, RankingData | LabelRankingData):
+            raise DataError(
+                f"{self.name} needs RankingData or LabelRankingData, not {type(data).__name__}: "
+                "make them with RankingData.from_arrays(X, y, qid)"
+            )
+        task: Task = "query-document" if isinstance(data, RankingData) else "label-ranking"
+        if task not in self.tags.tasks:
+            raise DataError(f"{self.name} solves {', '.join(self.tags.tasks)}, not {task}")
+        if sparse.issparse(data.X) and not self.tags.sparse:
+            raise DataError(f"{self.name} takes dense features only: pass X.toarray()")
+        n_labels = 1 if isinstance(data, RankingData) else data.n_labels
+        if 8 * data.n_features * n_labels > physical_memory():
+            raise DataError(
+                f"{data.n_features:,} features: this machine's memory does not hold a weight for "
+                "each; is an index in the data wrong?"
+            )
+
+    @abstractmethod
+    def _solve(
+        self,
+        data: Data,
+        init: Model | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+    ) -> SolverResult:
+        """Compute; parameters and data are valid, `monitor` is told of every iteration.
+
+        A solver tagged `validation` declares one argument more, ``valid: Data | None = None``.
+        """
+
+    def _solve_path(
+        self, data: Data, Cs: Sequence[float], rng: np.random.Generator
+    ) -> Iterable[SolverResult]:
+        """Solve for each C in turn, from the solution of the one before where possible.
+
+        Best as a generator, so that a caller can look at each result, and stop.
+        """
+        result = None
+        for C in Cs:
+            solver = clone(self).set_params(C=C)
+            init = result if self.tags.warm_start else None
+            result = solver.solve(data, init=init, random_state=rng)
+            yield result
+
+    def _finish(
+        self, result: SolverResult, monitor: Monitor, data: Data | RemoteRankingData
+    ) -> SolverResult:
+        """Add time, history and names; warn when the solver did not converge.
+
+        Raises
+        ------
+        DataError
+            If the objective or the duality gap is no finite number.
+        """
+        _require_finite(self.name, result)
+        if result.status == "max_iter":
+            reached = {"objective": result.objective, "duality gap": result.duality_gap}
+            values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
+            warnings.warn(
+                f"{self.name} stopped after {result.n_iter} iterations before reaching its "
+                f"tolerance{f' ({values})' if values else ''}: raise "
+                f"{self.iteration_limit} or tol, scale the features, or regularise more",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        result.model.feature_names = data.feature_names
+        return replace(
+            result,
+            history=tuple(monitor.history),
+            seconds=time.perf_counter() - monitor.started,
+            interrupted=interrupted(),
+        )
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """A NumPy generator from what scikit-learn calls a random state."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"random_state={random_state!r} must be None, an integer >= 0 or a NumPy generator"
+        ) from None
+
+
+def check_validation(data: Data | RemoteRankingData, valid: Data | None) -> None:
+    """Raise `DataError` unless the validation data are of the kind of the training data."""
+    if valid is None:
+        return
+    if type(valid) is not type(data):
+        raise DataError(
+            f"the validation data are {type(valid).__name__}, the training data "
+            f"{type(data).__name__}: they must be of one kind"
+        )
+    if valid.n_features != data.n_features:
+        raise DataError(
+            f"the validation data have {valid.n_features} features, the training data "
+            f"{data.n_features}"
+        )
+
+
+def _initial_model(
+    solver: Solver, data: Data | RemoteRankingData, init: SolverResult | Model | None
+) -> Model | None:
+    if init is None:
+        return None
+    if not solver.tags.warm_start:
+        raise ParameterError(f"{solver.name} cannot start from an earlier result: leave out init")
+    model = init.model if isinstance(init, SolverResult) else init
+    if not isinstance(model, Model):
+        raise ParameterError(f"init must be a SolverResult or a Model, not {type(init).__name__}")
+    if model.n_features != data.n_features:
+        raise ParameterError(
+            f"init has {model.n_features} features but the data have {data.n_features}"
+        )
+    n_labels = data.n_labels if isinstance(data, LabelRankingData) else None
+    if model.n_labels != n_labels:
+        raise ParameterError(
+            f"init scores {_scored(model.n_labels)} but the data ask for {_scored(n_labels)}"
+        )
+    return model
+
+
+def _require_finite(name: str, result: SolverResult) -> None:
+    numbers = {"objective": result.objective, "duality gap": result.duality_gap}
+    for what, value in numbers.items():
+        if value is not None and not math.isfinite(value):
+            raise DataError(
+                f"{name}: the {what} is {value}, because numbers overflow: scale the features, for "
+                "example to mean 0 and standard deviation 1, scale the relevance if it is large, "
+                "or regularise more"
+            )
+    if result.objective is None or result.duality_gap is None:
+        return
+    if result.duality_gap < -_ROUNDING * (1.0 + abs(result.objective)):
+        raise DataError(
+            f"{name}: the lower bound of the objective is above it by {-result.duality_gap:.3g}, "
+            "because rounding errors outweigh what is to be learnt: scale the features, for "
+            "example to mean 0 and standard deviation 1"
+        )
+
+
+def _scored(n_labels: int | None) -> str:
+    return "rows" if n_labels is None else f"{n_labels} labels"

@@ -1,0 +1,165 @@
+"""Solvers by name, found by the entry-point group ``rankplug.solvers``, loaded on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from rankplug.exceptions import ParameterError, SolverUnavailableError, UnknownNameError, nearest
+from rankplug.solver.base import Solver, SolverTags
+
+__all__ = ["SolverInfo", "list_solvers", "make_solver", "solver_class"]
+
+_GROUP = "rankplug.solvers"
+
+
+@dataclass(frozen=True)
+class SolverInfo:
+    """A registered solver: what it solves, whether it can be used here, else why not."""
+
+    name: str
+    tasks: tuple[str, ...]
+    problem: str
+    reference: str
+    available: bool
+    reason: str | None
+    package: str | None
+
+
+def list_solvers() -> list[SolverInfo]:
+    """All registered solvers, sorted by name.
+
+    A plugin that cannot be used is listed with its reason; one that fails to import also
+    causes a warning.
+    """
+    solvers = []
+    for _, point in sorted(_points().items()):
+        try:
+            solvers.append(_describe(point, _load(point)))
+        except SolverUnavailableError as error:
+            warnings.warn(str(error), stacklevel=2)
+            solvers.append(SolverInfo(point.name, (), "", "", False, str(error), _package(point)))
+    return solvers
+
+
+def make_solver(name: str, **params: Any) -> Solver:
+    """Make a solver by its registered name.
+
+    Raises
+    ------
+    UnknownNameError
+        If no solver has that name.
+    SolverUnavailableError
+        If the solver cannot be imported or misses a package.
+    ParameterError
+        If it has no such parameter. Values are checked when solving.
+    """
+    cls = solver_class(name)
+    known = cls._get_param_names()
+    unknown = [f"{key!r}{nearest(key, known)}" for key in params if key not in known]
+    if unknown:
+        raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
+    return cls(**params)
+
+
+def solver_class(name: str) -> type[Solver]:
+    """The class of a solver by its registered name; raises as `make_solver`."""
+    points = _points()
+    if name not in points:
+        raise UnknownNameError("solver", name, points)
+    cls = _load(points[name])
+    missing = _missing_modules(cls)
+    if missing:
+        raise SolverUnavailableError(f"solver {name!r} needs {_installable(missing)}")
+    return cls
+
+
+def _points() -> dict[str, EntryPoint]:
+    """The entry points by name."""
+    return _scan(tuple(_package_folders()))
+
+
+def _package_folders() -> Iterator[tuple[str, int]]:
+    """Where packages are installed, and since when: this changes as one comes or goes."""
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            yield folder, os.stat(folder or ".").st_mtime_ns
+
+
+@functools.lru_cache(maxsize=1)
+def _scan(_state: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
+    """Read the metadata of all packages, which takes long; the first of a name has it."""
+    points: dict[str, EntryPoint] = {}
+    for point in entry_points(group=_GROUP):
+        first = points.setdefault(point.name, point)
+        if first.value != point.value:
+            warnings.warn(
+                f"packages {_package(first)} and {_package(point)} both name a solver "
+                f"{point.name!r}: {first.value} is used; uninstall one of them",
+                stacklevel=4,
+            )
+    return points
+
+
+def _load(point: EntryPoint) -> type[Solver]:
+    try:
+        cls = point.load()
+    except Exception as error:
+        raise SolverUnavailableError(
+            f"solver {point.name!r} ({point.value}) cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    fault = _fault(cls, point.name)
+    if fault:
+        raise SolverUnavailableError(f"solver {point.name!r} ({point.value}) {fault}")
+    return cls  # type: ignore[no-any-return]
+
+
+def _fault(cls: Any, name: str) -> str | None:
+    """What keeps a plugin's class from being a solver of that name."""
+    if not (isinstance(cls, type) and issubclass(cls, Solver)):
+        return "is not a subclass of rankplug.Solver"
+    if not isinstance(getattr(cls, "tags", None), SolverTags):
+        return "has no attribute tags = SolverTags(...)"
+    if getattr(cls, "name", None) != name:
+        return f"calls itself {getattr(cls, 'name', None)!r}: both names must be the same"
+    if inspect.isabstract(cls):
+        return f"lacks the methods {', '.join(sorted(cls.__abstractmethods__))}"
+    return None
+
+
+def _describe(point: EntryPoint, cls: type[Solver]) -> SolverInfo:
+    tags = cls.tags
+    missing = _missing_modules(cls)
+    reason = f"needs {_installable(missing)}" if missing else None
+    return SolverInfo(
+        point.name, tags.tasks, tags.problem, tags.reference, not missing, reason, _package(point)
+    )
+
+
+def _package(point: EntryPoint) -> str | None:
+    return point.dist.name if point.dist is not None else None
+
+
+def _missing_modules(cls: type[Solver]) -> list[str]:
+    return [name for name in cls.tags.requires if not _is_installed(name)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a dotted name's parent is missing or is no package
+        return False
+
+
+def _installable(modules: list[str]) -> str:
+    return f"{', '.join(modules)}: pip install {' '.join(modules)}"

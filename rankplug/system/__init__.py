@@ -1,0 +1,1 @@
+"""Files, locks, cores and signals of the machine: nothing here knows of ranking."""

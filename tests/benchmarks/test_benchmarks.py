@@ -1,0 +1,115 @@
+"""The benchmark harness runs at tiny sizes and compares equal things; no time is asserted."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rankplug
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ["passes", "threads", "rivals", "levels"]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    output = tmp_path_factory.mktemp("results")
+    environment = {key: value for key, value in os.environ.items() if key != "RANKPLUG_DATA"}
+    options = ["--tiny", "--rounds", "1", "--output", str(output)]
+    command = [sys.executable, "-m", "benchmarks", *EXPERIMENTS, *options]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (output / "levels.png").stat().st_size > 0
+    assert not list(output.glob("*.partial"))
+    found = {}
+    for name in EXPERIMENTS:
+        with (output / f"{name}.csv").open(newline="") as stream:
+            found[name] = list(csv.DictReader(stream))
+    return found
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_rows_say_where_they_were_measured(tables, name):
+    assert tables[name]
+    for row in tables[name]:
+        assert row["cpu"]
+        assert int(row["cores"]) >= 1
+        assert int(row["n_threads"]) >= 1
+        assert f"numpy {np.__version__}" in row["versions"]
+        assert row["date"]
+        assert row["commit"]
+
+
+def test_solvers_of_one_problem_reach_one_objective(tables):
+    rows = [row for row in tables["rivals"] if row["loss"] == "squared-hinge"]
+    assert {row["solver"] for row in rows} == {"tree-tron", "linear-svc"}
+    for row in [*rows, *tables["passes"], *tables["levels"]]:
+        assert -1e-6 < float(row["excess"]) < 0.02
+
+
+def test_a_refusal_is_a_row_with_a_reason(tables):
+    # The column is only there if some rival refused the data.
+    refused = [row for row in tables["rivals"] if row.get("note")]
+    for row in refused:
+        assert not row["wall_s"]
+    dlib_is_here = importlib.util.find_spec("dlib") is not None
+    assert [row["solver"] for row in refused] == ["dlib-svm-rank"] * dlib_is_here
+
+
+def test_every_rival_is_scored_by_the_same_metrics(tables):
+    for row in tables["rivals"]:
+        if not row.get("note"):
+            assert 0 < float(row["ndcg@10"]) <= 1
+            assert 0 < float(row["pairwise_accuracy"]) <= 1
+
+
+def test_thread_counts_give_one_result(tables):
+    assert {row["n_threads"] for row in tables["threads"]} >= {"1", "2"}
+    for row in tables["threads"]:
+        assert float(row["coef_difference"]) < 1e-8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_peak_memory_is_measured():
+    command = [sys.executable, "-m", "benchmarks", "memory", "--tiny", "--of", "text-scores"]
+    row = json.loads(subprocess.check_output(command, cwd=ROOT))
+    assert row["X_bytes"] > 0
+    assert row["peak_bytes"] > 0
+
+
+def test_tiny_numbers_are_not_written_among_the_results():
+    command = [sys.executable, "-m", "benchmarks", "levels", "--tiny"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--tiny needs --output" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def objective():
+    spec = importlib.util.spec_from_file_location("objective", ROOT / "benchmarks/objective.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module._BRUTE_FORCE = 3
+    return module.objective
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+@given(rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.floats(-3, 3)), min_size=1))
+@settings(max_examples=100, deadline=None)
+def test_common_objective_equals_the_sum_over_pairs(objective, loss, rows):
+    qid, y, x = (np.array(column) for column in zip(*rows, strict=True))
+    data = rankplug.RankingData.from_arrays(x[:, None], y, qid)
+    pair = (qid[:, None] == qid) & (y[:, None] > y)
+    violation = np.maximum(0, 1 - 1.5 * (x[:, None] - x))[pair]
+    expected = 0.5 * 1.5**2 + 0.3 * np.sum(violation ** (1 if loss == "hinge" else 2))
+    assert objective(data, np.array([1.5]), 0.3, loss) == pytest.approx(expected)

@@ -1,0 +1,162 @@
+"""``rankplug predict``: files of any format, batch by batch."""
+
+import shutil
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from pyarrow import csv
+
+import rankplug.mlflow
+from rankplug import LabelRanker, Ranker, RankingData, cli, write_data
+from rankplug.models.answers import ranks, top_k
+
+# MLflow's own use of SQLAlchemy and pandas.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"),
+    pytest.mark.filterwarnings("ignore:Operation with range is deprecated"),
+]
+
+NAMES = ["age", "size", "price"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of the same data in several formats, and models of them."""
+    folder = tmp_path_factory.mktemp("predict")
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(90, 3)), 2)
+    qid = np.repeat([f"q{i}" for i in range(9)], [1, 30, 4, 5, 20, 7, 3, 10, 10])
+    data = RankingData.from_arrays(X, np.clip(np.round(X[:, 0] + 1), 0, 3), qid)
+    for name in ("data.txt.gz", "data.csv", "data.parquet"):
+        write_data(data, folder / name)
+    frame = pd.DataFrame(X, columns=NAMES).assign(qid=qid)
+    frame[["price", "qid", "size", "age"]].to_csv(folder / "named.csv", index=False)
+    Ranker().fit(X, data.relevance, qid=qid).model_.save(folder / "unnamed")
+    model = Ranker().fit(frame[NAMES], data.relevance, qid=qid).model_
+    rankplug.mlflow.save_model(model, folder / "named")
+    classes = np.array(["red", "green", "blue"])[data.relevance.astype(int) % 3]
+    LabelRanker().fit(X, classes).model_.save(folder / "labels")
+    return folder, data, model.predict(frame[NAMES])
+
+
+def table(file):
+    return csv.read_csv(file).to_pandas()
+
+
+def predict(folder, model, data, out, *options):
+    arguments = ["predict", str(folder / model), str(folder / data), "-o", str(out), "--quiet"]
+    return cli.main([*arguments, *options])
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        ("unnamed", "data.txt.gz"),
+        ("unnamed", "data.csv"),
+        ("unnamed", "data.parquet"),
+        ("named", "named.csv"),
+    ],
+)
+@pytest.mark.parametrize("batch_rows", ["7", "1000"])
+def test_scores_are_those_of_the_model(folder, tmp_path, capsys, model, data, batch_rows):
+    folder, expected, scores = folder
+    out = tmp_path / "scores.csv"
+    assert predict(folder, model, data, out, "--batch-rows", batch_rows) == 0
+    assert capsys.readouterr().out == f"90 rows scored: {out}\n"
+    written = table(out)
+    assert list(written.columns) == ["qid", "score"]
+    np.testing.assert_array_equal(written["score"], scores)
+    np.testing.assert_array_equal(written["qid"], expected.qid)
+
+
+@pytest.mark.parametrize("batch_rows", ["1", "4", "10", "33", "1000"])
+def test_queries_that_cross_batches_are_ranked_as_a_whole(folder, tmp_path, batch_rows):
+    folder, data, scores = folder
+    out = tmp_path / "out.parquet"
+    options = ("--batch-rows", batch_rows, "--output")
+    assert predict(folder, "unnamed", "data.parquet", out, *options, "rank") == 0
+    expected = ranks(scores, data.qid)
+    pd.testing.assert_frame_equal(pd.read_parquet(out), expected, check_dtype=False)
+    assert predict(folder, "unnamed", "data.txt.gz", out, *options, "top_k", "--k", "3") == 0
+    expected = top_k(scores, data.qid, 3)
+    pd.testing.assert_frame_equal(pd.read_parquet(out), expected, check_dtype=False)
+
+
+def test_without_query_ids_the_file_is_one_query(folder, tmp_path):
+    folder, *_ = folder
+    (tmp_path / "data.csv").write_text("f0,f1,f2\n1,0,0\n3,0,0\n2,0,0\n")
+    arguments = ["predict", str(folder / "unnamed"), str(tmp_path / "data.csv"), "--quiet"]
+    out = str(tmp_path / "out.csv")
+    assert cli.main([*arguments, "-o", out, "--output", "rank", "--batch-rows", "1"]) == 0
+    assert sorted(table(out)["rank"]) == [1, 2, 3]
+
+
+def test_label_rankings(folder, tmp_path):
+    folder, data, _ = folder
+    out = tmp_path / "out.csv"
+    model = rankplug.load_model(folder / "labels")
+    scores = model.predict(data.X)
+    assert predict(folder, "labels", "data.csv", out, "--batch-rows", "7") == 0
+    written = table(out)
+    assert list(written.columns) == ["blue", "green", "red"]
+    np.testing.assert_array_equal(written, scores)
+    assert predict(folder, "labels", "data.csv", out, "--output", "rank") == 0
+    np.testing.assert_array_equal(table(out).to_numpy().argmin(axis=1), scores.argmax(axis=1))
+    options = ("--output", "top_k", "--k", "1", "--batch-rows", "7")
+    assert predict(folder, "labels", "data.csv", out, *options) == 0
+    best = table(out)
+    np.testing.assert_array_equal(best["row"], np.arange(90))
+    np.testing.assert_array_equal(best["label"], model.labels[scores.argmax(axis=1)])
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "out", "options", "message"),
+    [
+        ("gone", "data.csv", "o.csv", (), "gone: no such model: name a folder"),
+        ("unnamed", "gone.csv", "o.csv", (), "gone.csv: no such file"),
+        ("unnamed", "data.csv", "o.txt", (), "name a table to write"),
+        ("unnamed", "data.csv", "o.xyz", (), "the name must end in"),
+        ("unnamed", "data.csv", "o.csv", ("--k", "0"), "k=0 must be an integer"),
+        ("unnamed", "data.csv", "o.csv", ("--batch-rows", "0"), "batch_rows=0"),
+        ("unnamed", "data.csv", "o.csv", ("--qid", "query"), "no column 'query'"),
+        ("named", "data.csv", "o.csv", (), "no column 'age', 'size', 'price'"),
+        ("unnamed", "late.csv", "o.csv", ("--batch-rows", "1"), "line 4, column 'f2'"),
+        ("unnamed", "mixed.csv", "o.csv", ("--output", "rank"), "query 'a' goes on after other"),
+    ],
+)
+def test_a_mistake_is_one_message_and_leaves_no_file(
+    folder, tmp_path, capsys, model, data, out, options, message
+):
+    folder, *_ = folder
+    (folder / "late.csv").write_text("f0,f1,f2\n1,2,3\n1,2,3\n1,2,oh\n")
+    (folder / "mixed.csv").write_text("f0,f1,f2,qid\n1,2,3,a\n1,2,3,b\n1,2,3,a\n")
+    assert predict(folder, model, data, tmp_path / out, *options) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_registered_model_is_found_by_its_alias(
+    folder, tmp_path, empty_store, monkeypatch, capsys
+):
+    """As ``rankplug run`` leaves them: in rankplug-output/mlflow.db, without any setting."""
+    folder, _, scores = folder
+    monkeypatch.chdir(tmp_path)
+    # Which the command sets, and which are to be restored.
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    (tmp_path / "rankplug-output").mkdir()
+    shutil.copy(empty_store, tmp_path / "rankplug-output/mlflow.db")
+    uri = f"sqlite:///{tmp_path}/rankplug-output/mlflow.db"
+    client = mlflow.MlflowClient(uri)
+    client.create_registered_model("search")
+    client.create_model_version("search", (folder / "named").as_uri())
+    client.set_registered_model_alias("search", "champion", "1")
+    command = ["predict", "models:/search@champion", str(folder / "named.csv"), "--quiet"]
+    assert cli.main([*command, "-o", "out.csv"]) == 0
+    np.testing.assert_allclose(table("out.csv")["score"], scores)
+    command[1] = "models:/search@challenger"
+    assert cli.main([*command, "-o", "none.csv"]) == 2
+    assert "error: model models:/search@challenger: " in capsys.readouterr().err

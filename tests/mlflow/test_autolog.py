@@ -1,0 +1,256 @@
+"""`rankplug.mlflow.autolog`: what a fit leaves in MLflow, alone, nested, failing, in threads."""
+
+import logging
+import shutil
+import signal
+import threading
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import rankplug.mlflow
+from rankplug import LabelRanker, Ranker, make_solver
+from rankplug.exceptions import DataError, InterruptionWarning, ParameterError
+from rankplug.solver.base import Monitor
+from rankplug.system import interruption
+
+# MLflow's own use of SQLAlchemy and pandas.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"),
+    pytest.mark.filterwarnings("ignore:Operation with range is deprecated"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
+]
+
+RNG = np.random.default_rng(0)
+X = pd.DataFrame(RNG.normal(size=(60, 3)), columns=["a", "b", "c"])
+Y = np.clip(np.round(X["a"] - X["b"]), 0, 3).to_numpy()
+QID = np.repeat(np.arange(6), 10)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tracking(empty_store, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("autolog")
+    shutil.copy(empty_store, folder / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
+            patch.setenv(name, "")  # so that it is restored: MLflow sets it
+            patch.delenv(name)
+        patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
+        patch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        yield folder
+
+
+@pytest.fixture
+def runs(tracking, request):
+    """Runs of the test, oldest first, in an experiment of its own; logging ends with the test."""
+    location = (tracking / "artifacts").as_uri()
+    experiment = mlflow.create_experiment(request.node.name, artifact_location=location)
+    mlflow.set_experiment(experiment_id=experiment)
+    yield lambda: mlflow.MlflowClient().search_runs([experiment], order_by=["start_time"])
+    rankplug.mlflow.autolog(disable=True)
+
+
+def fit(C=1.0, **arguments):
+    return Ranker(make_solver("tree-tron", C=C), random_state=3).fit(X, Y, qid=QID, **arguments)
+
+
+def test_a_fit_is_a_run(runs):
+    rankplug.mlflow.autolog(extra_tags={"team": "search"})
+    ranker = fit(eval_set=(X[:30], Y[:30]), eval_qid=QID[:30])
+    (run,) = runs()
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["team"] == "search"
+    assert run.data.tags["mlflow.autologging"] == "rankplug"
+    params = run.data.params
+    assert (params["solver"], params["C"], params["random_state"]) == ("tree-tron", "1.0", "3")
+    metrics = run.data.metrics
+    assert metrics["objective"] == ranker.result_.objective
+    assert metrics["train_seconds"] == ranker.result_.seconds
+    assert metrics["valid_ndcg_at_10"] == pytest.approx(ranker.score(X[:30], Y[:30], qid=QID[:30]))
+    history = mlflow.MlflowClient().get_metric_history(run.info.run_id, "gradient_norm")
+    assert [(one.step, one.value) for one in history] == [
+        (row["n_iter"], row["gradient_norm"]) for row in ranker.result_.history
+    ]
+    assert {(one.dataset.name, one.tags[0].value) for one in run.inputs.dataset_inputs} == {
+        ("train", "training"),
+        ("valid", "validation"),
+    }
+    (output,) = run.outputs.model_outputs
+    loaded = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
+    logged = mlflow.get_logged_model(output.model_id)
+    assert "valid_ndcg_at_10" in {metric.key for metric in logged.metrics}
+
+
+def test_label_ranking_is_logged_too(runs):
+    rankplug.mlflow.autolog(log_models=False)
+    LabelRanker().fit(X, Y, eval_set=(X, Y))
+    (run,) = runs()
+    assert run.data.params["solver"] == "sopopo"
+    assert 0 <= run.data.metrics["valid_top1_error"] < 0.5
+    assert not run.outputs.model_outputs
+
+
+def test_what_is_not_wanted_is_not_logged(runs):
+    rankplug.mlflow.autolog(log_models=False, log_datasets=False)
+    fit()
+    (run,) = runs()
+    assert run.data.metrics["n_iter"] > 0
+    assert not run.outputs.model_outputs
+    assert not run.inputs.dataset_inputs
+    rankplug.mlflow.autolog(disable=True)
+    fit()
+    assert len(runs()) == 1
+    rankplug.mlflow.autolog(exclusive=True, log_models=False)
+    with mlflow.start_run():
+        fit()
+    assert [run.data.params for run in runs()[1:]] == [{}]
+    fit()
+    assert len(runs()) == 3
+
+
+def test_examples_signatures_and_registration(runs):
+    rankplug.mlflow.autolog(log_input_examples=True, registered_model_name="auto")
+    fit()
+    model = mlflow.pyfunc.load_model("models:/auto/1")
+    pd.testing.assert_frame_equal(model.input_example[["a", "b", "c"]], X[:5])
+    assert model.metadata.get_input_schema().input_names()[:3] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"), [({"C": -1.0}, ParameterError), ({"group": [3]}, DataError)]
+)
+def test_a_failed_fit_is_a_failed_run(runs, arguments, error):
+    rankplug.mlflow.autolog()
+    with pytest.raises(error):
+        fit(**arguments)
+    (run,) = runs()
+    assert run.info.status == "FAILED"
+    assert mlflow.active_run() is None
+    assert run.data.params.get("C") == ("-1.0" if "C" in arguments else None)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_fit_is_a_killed_run(runs, monkeypatch, times):
+    """The second signal is a `KeyboardInterrupt`; after one there is a model."""
+    rankplug.mlflow.autolog()
+    report = Monitor.report
+
+    def reporting(self, n_iter, **values):
+        going = report(self, n_iter, **values)
+        for _ in range(times if n_iter == 0 else 0):
+            signal.raise_signal(signal.SIGINT)
+        return going
+
+    monkeypatch.setattr(Monitor, "report", reporting)
+    monkeypatch.setattr(interruption, "_last_caught", float("-inf"))
+    expected = pytest.warns(InterruptionWarning) if times == 1 else pytest.raises(KeyboardInterrupt)
+    with expected:
+        fit()
+    (run,) = runs()
+    assert run.info.status == "KILLED"
+    assert run.data.params["solver"] == "tree-tron"
+    assert mlflow.active_run() is None
+
+
+def test_a_run_of_the_user_holds_the_first_fit_and_children_the_others(runs):
+    rankplug.mlflow.autolog(log_models=False, log_datasets=False)
+    with mlflow.start_run() as user_run:
+        for C in (0.1, 1.0):
+            fit(C)
+        assert mlflow.active_run().info.run_id == user_run.info.run_id
+    parent, child = runs()
+    assert (parent.info.run_id, parent.data.params["C"]) == (user_run.info.run_id, "0.1")
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert child.data.params["C"] == "1.0"
+
+
+def test_a_pipeline_is_one_run_with_the_whole_model(runs):
+    rankplug.mlflow.autolog()
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), Ranker()).fit(10 * X + 1, Y, qid=QID)
+    (run,) = runs()
+    (output,) = run.outputs.model_outputs
+    loaded = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    np.testing.assert_array_equal(loaded.predict(10 * X + 1), pipeline.predict(10 * X + 1))
+
+
+def test_a_search_is_one_run(runs):
+    rankplug.mlflow.autolog()
+    grid = {"solver__C": [1e-3, 1.0]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(Ranker(make_solver("tree-tron")), grid, cv=2, error_score="raise")
+        search.fit(X, Y, qid=QID)
+    (run,) = runs()
+    assert run.data.params["best_solver__C"] == str(search.best_params_["solver__C"])
+    assert run.data.params["C"] == str(search.best_params_["solver__C"])
+    assert run.data.metrics["best_cv_score"] == search.best_score_
+    results = mlflow.load_table("cv_results.json", run_ids=[run.info.run_id])
+    np.testing.assert_allclose(
+        results["mean_test_score"], search.cv_results_["mean_test_score"], rtol=1e-9
+    )
+    (output,) = run.outputs.model_outputs
+    loaded = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    np.testing.assert_array_equal(loaded.predict(X), search.predict(X))
+
+
+def test_other_estimators_are_left_alone(runs):
+    rankplug.mlflow.autolog()
+    GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1, 2]}).fit(X, Y)
+    assert runs() == []
+
+
+def test_threads_do_not_mix(runs):
+    rankplug.mlflow.autolog()
+    C = [0.1, -1.0, 1.0, -2.0, 10.0]
+    start = threading.Barrier(len(C))
+    failures = []
+
+    def work(value):
+        start.wait()
+        try:
+            fit(value)
+        except ParameterError:
+            failures.append(value)
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in C]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(failures) == [-2.0, -1.0]
+    found = {float(run.data.params["C"]): run for run in runs()}
+    assert sorted(found) == sorted(C)
+    for value, run in found.items():
+        assert run.info.status == ("FAILED" if value < 0 else "FINISHED")
+        assert len(run.outputs.model_outputs) == (value > 0)
+        assert len(run.inputs.dataset_inputs) == (value > 0)
+        assert ("objective" in run.data.metrics) == (value > 0)
+
+
+def test_trouble_with_mlflow_costs_the_log_only(runs, monkeypatch, caplog):
+    def broken(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("rankplug.mlflow.trainings.log_model", broken)
+    rankplug.mlflow.autolog()
+    with caplog.at_level(logging.WARNING):
+        fit()
+    assert "autologging is incomplete: OSError: no space left" in caplog.text
+    (run,) = runs()
+    assert run.data.metrics["n_iter"] > 0
+    monkeypatch.setattr("mlflow.start_run", broken)
+    caplog.clear()
+    rankplug.mlflow.autolog(silent=True)
+    with caplog.at_level(logging.WARNING):
+        assert fit().result_.status == "converged"
+    assert caplog.text == ""
+    assert len(runs()) == 1

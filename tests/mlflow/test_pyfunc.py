@@ -1,0 +1,293 @@
+"""Logged models as ``mlflow.pyfunc`` calls them: every input, every output, every mistake."""
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature, infer_signature
+from scipy import sparse
+
+import rankplug.mlflow
+from rankplug.exceptions import DataError
+from rankplug.models.linear import LabelLinearModel, LinearModel
+
+NAMES = ["age", "height (m)", "price"]
+LABELS = ["w", "x", "y", "z"]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 3))
+QID = np.repeat(np.arange(4), 10)
+FRAME = pd.DataFrame(X, columns=NAMES)
+MODEL = LinearModel(RNG.normal(size=3), NAMES)
+LABEL_MODEL = LabelLinearModel(RNG.normal(size=(4, 3)), LABELS, NAMES)
+# One feature, which is the score, in queries that do not stand together; with ties.
+TIED = pd.DataFrame({"s": [1.0, 2, 2, 5, 2, 7, 7], "qid": list("babaaac")})
+IDENTITY = LinearModel([1.0], ["s"])
+
+
+def pyfunc(model, folder, **options):
+    rankplug.mlflow.save_model(model, folder / "saved", **options)
+    return mlflow.pyfunc.load_model(str(folder / "saved"))
+
+
+def refused(message):
+    return pytest.raises(MlflowException, match=message)
+
+
+# Input
+
+
+def test_columns_are_matched_by_name(tmp_path):
+    expected = MODEL.predict(X)
+    for name, options in {"signature": {}, "none": {"signature": False}}.items():
+        loaded = pyfunc(MODEL, tmp_path / name, **options)
+        shuffled = FRAME.assign(qid=QID.astype(str), note="x")[
+            ["note", "price", "qid", "age", "height (m)"]
+        ]
+        np.testing.assert_array_equal(loaded.predict(shuffled), expected)
+        backwards = loaded.predict(FRAME.iloc[::-1])
+        np.testing.assert_allclose(backwards, expected[::-1], rtol=1e-12)
+        columns = {column: FRAME[column].to_numpy() for column in reversed(NAMES)}
+        np.testing.assert_array_equal(loaded.predict(columns), expected)
+
+
+def test_missing_columns_are_all_listed(tmp_path):
+    frame = FRAME[["height (m)"]]
+    with refused(r"missing inputs \['age', 'price'\]"):
+        pyfunc(MODEL, tmp_path / "a").predict(frame)
+    with refused("missing feature columns: age, price"):
+        pyfunc(MODEL, tmp_path / "b", signature=False).predict(frame)
+    unnamed = pyfunc(LinearModel([1.0, 2.0, 3.0]), tmp_path / "c")
+    with refused("missing feature columns: f0, f2"):
+        unnamed.predict(pd.DataFrame({"f1": [1.0], "x": [1.0], "y": [2.0]}))
+    with refused("2 columns beside 'qid', but the model has 3 features without names"):
+        unnamed.predict(pd.DataFrame({"x": [1.0], "y": [2.0], "qid": "a"}))
+
+
+@pytest.mark.parametrize("signature", [None, False])
+def test_missing_values_are_refused(signature, tmp_path):
+    loaded = pyfunc(MODEL, tmp_path, signature=signature)
+    with refused("NaN at row 0") as caught:
+        loaded.predict(FRAME.assign(age=np.nan))
+    assert caught.value.error_code == "INVALID_PARAMETER_VALUE"  # served as 400
+    assert isinstance(caught.value.__cause__, DataError)
+
+
+def test_scores_too_large_for_a_number_are_refused(tmp_path):
+    with refused("the score of row 1 is not finite: its features are too large"):
+        pyfunc(LinearModel([10.0], ["s"]), tmp_path).predict(pd.DataFrame({"s": [1.0, 1e308]}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        X,
+        X.astype(np.float32),
+        sparse.csr_array(X),
+        sparse.csr_matrix(X),
+        sparse.csc_array(X),
+        X.tolist(),
+        FRAME,
+        FRAME.to_dict("list"),
+        FRAME.to_dict("records"),
+        FRAME.assign(qid=QID),
+        (100 * FRAME).astype(int),
+    ],
+    ids=str.split("ndarray float32 csr csr_matrix csc lists frame columns records qid integers"),
+)
+def test_an_open_input_takes_everything(data, tmp_path):
+    named = pyfunc(MODEL, tmp_path / "named", signature=False)
+    features = data[NAMES] if isinstance(data, pd.DataFrame) else data
+    if isinstance(data, dict) or (isinstance(data, list) and isinstance(data[0], dict)):
+        features = X
+    expected = MODEL.predict(features)
+    np.testing.assert_array_equal(named.predict(data), expected)
+    unnamed = pyfunc(LinearModel(MODEL.coef), tmp_path / "unnamed")
+    np.testing.assert_array_equal(unnamed.predict(data), expected)
+
+
+def test_mlflow_is_strict_with_a_signature_and_the_way_out_works(tmp_path):
+    """What `save_model` documents: MLflow itself refuses these before the model sees them."""
+    loaded = pyfunc(MODEL, tmp_path)
+    integers = (100 * FRAME).astype(int).assign(qid=QID)
+    for data in (integers[NAMES], FRAME.assign(qid=QID), X, sparse.csr_array(X)):
+        with refused("Failed to enforce schema"):
+            loaded.predict(data)
+    expected = MODEL.predict(integers[NAMES])
+    converted = integers.astype({**dict.fromkeys(NAMES, float), "qid": str})
+    np.testing.assert_array_equal(loaded.predict(converted), expected)
+    native = rankplug.mlflow.load_model(str(tmp_path / "saved"))
+    np.testing.assert_array_equal(native.predict(integers), expected)
+
+
+def test_features_without_names_are_numbered(tmp_path):
+    loaded = pyfunc(LinearModel([1.0, 2.0]), tmp_path)
+    frame = pd.DataFrame({"f1": [1.0, 0.0], "f0": [0.0, 5.0]})
+    np.testing.assert_array_equal(loaded.predict(frame), [2.0, 5.0])
+
+
+def test_a_feature_may_be_called_qid(tmp_path):
+    loaded = pyfunc(LinearModel([1.0, 2.0], ["qid", "b"]), tmp_path)
+    frame = pd.DataFrame({"qid": [3.0, 4.0], "b": [1.0, 1.0]})
+    assert loaded.metadata.signature.inputs.input_names() == ["qid", "b"]
+    np.testing.assert_array_equal(loaded.predict(frame), [5.0, 6.0])
+    assert loaded.predict(frame, params={"output": "rank"})["rank"].tolist() == [2, 1]
+
+
+def test_wide_sparse_rows_are_ranked(tmp_path):
+    model = LinearModel(np.arange(3000.0))
+    loaded = pyfunc(model, tmp_path)
+    rows = sparse.random_array((5, 3000), density=0.01, format="csr", rng=0)
+    np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
+    best = loaded.predict(rows, params={"output": "top_k", "k": 2})
+    assert best["row"].tolist() == np.argsort(-model.predict(rows))[:2].tolist()
+    frame = pd.DataFrame(rows.toarray()).assign(qid="q")
+    np.testing.assert_array_equal(loaded.predict(frame), model.predict(rows.toarray()))
+
+
+@pytest.mark.parametrize("data", ["text", 3.0, {"age": 1.0}, {"age": [1.0], "price": [1.0, 2.0]}])
+@pytest.mark.parametrize("signature", [None, False])
+def test_what_is_no_table_is_refused(data, signature, tmp_path):
+    with pytest.raises(MlflowException):
+        pyfunc(MODEL, tmp_path, signature=signature).predict(data)
+
+
+# Output
+
+
+@pytest.mark.parametrize("signature", [None, False])
+def test_ranks_are_per_query_in_the_order_of_the_rows(signature, tmp_path):
+    loaded = pyfunc(IDENTITY, tmp_path, signature=signature)
+    ranks = loaded.predict(TIED, params={"output": "rank"})
+    assert ranks.columns.tolist() == ["qid", "score", "rank"]
+    assert ranks["qid"].tolist() == list("babaaac")
+    assert ranks["score"].tolist() == TIED["s"].tolist()
+    assert ranks["rank"].tolist() == [2, 3, 1, 2, 4, 1, 1]  # equal scores keep their order
+
+
+def test_the_best_of_each_query_come_with_their_rows(tmp_path):
+    loaded = pyfunc(IDENTITY, tmp_path)
+    best = loaded.predict(TIED, params={"output": "top_k", "k": 2})
+    assert best.columns.tolist() == ["qid", "row", "score", "rank"]
+    assert best["qid"].tolist() == ["b", "b", "a", "a", "c"]  # in order of appearance
+    assert best["row"].tolist() == [2, 0, 5, 3, 6]
+    assert best["score"].tolist() == [2.0, 1.0, 7.0, 5.0, 7.0]
+    assert best["rank"].tolist() == [1, 2, 1, 2, 1]
+    assert len(loaded.predict(TIED, params={"output": "top_k"})) == len(TIED)  # k = 10
+
+
+def test_an_index_does_not_matter(tmp_path):
+    loaded = pyfunc(IDENTITY, tmp_path)
+    indexed = TIED.set_index(pd.Index([5, 5, 4, 9, 0, 1, 1]))
+    for params in ({"output": "rank"}, {"output": "top_k", "k": 2}):
+        expected = loaded.predict(TIED, params=params)
+        pd.testing.assert_frame_equal(loaded.predict(indexed, params=params), expected)
+
+
+def test_without_query_ids_all_rows_are_one_query(tmp_path):
+    loaded = pyfunc(LinearModel([1.0]), tmp_path)
+    for data in (TIED[["s"]], TIED[["s"]].to_numpy(), sparse.csr_array(TIED[["s"]])):
+        ranks = loaded.predict(data, params={"output": "rank"})
+        assert ranks["qid"].tolist() == [0] * 7
+        assert ranks["rank"].tolist() == [7, 4, 5, 3, 6, 1, 2]
+    best = loaded.predict(TIED[["s"]].to_numpy(), params={"output": "top_k", "k": 3})
+    assert best["row"].tolist() == [5, 6, 3]
+
+
+def test_ranks_are_those_of_the_estimator(tmp_path):
+    ranker = rankplug.Ranker().fit(FRAME, X[:, 0].round(), qid=QID)
+    ranks = pyfunc(ranker, tmp_path).predict(
+        FRAME.assign(qid=QID.astype(str)), params={"output": "rank"}
+    )
+    np.testing.assert_array_equal(ranks["rank"], ranker.rank(FRAME, QID))
+
+
+def test_labels_are_ranked_for_each_row(tmp_path):
+    loaded = pyfunc(LABEL_MODEL, tmp_path)
+    scores = loaded.predict(FRAME)
+    ranks = loaded.predict(FRAME, params={"output": "rank"})
+    assert ranks.columns.tolist() == LABELS
+    np.testing.assert_array_equal(np.argsort(ranks, axis=1), np.argsort(-scores, axis=1))
+    best = loaded.predict(FRAME, params={"output": "top_k", "k": 2})
+    assert best.columns.tolist() == ["row", "label", "score", "rank"]
+    assert best["row"].tolist() == np.repeat(np.arange(40), 2).tolist()
+    assert best["rank"].tolist() == [1, 2] * 40
+    first = best[best["rank"] == 1]
+    assert first["label"].tolist() == [LABELS[j] for j in scores.argmax(axis=1)]
+    np.testing.assert_array_equal(first["score"], scores.max(axis=1))
+
+
+def test_equal_labels_keep_their_order(tmp_path):
+    loaded = pyfunc(LabelLinearModel(np.ones((3, 1)), [7, 8, 9]), tmp_path)
+    ranks = loaded.predict([[1.0]], params={"output": "rank"})
+    assert ranks.to_dict("records") == [{"7": 1, "8": 2, "9": 3}]
+    best = loaded.predict([[1.0]], params={"output": "top_k", "k": 99})
+    assert best["label"].tolist() == [7, 8, 9]
+
+
+def test_query_ids_must_be_whole(tmp_path):
+    loaded = pyfunc(IDENTITY, tmp_path)
+    for qid, message in ((["a", None, "b"], "qid is missing"), (["a", 1, "b"], "mixes values")):
+        frame = pd.DataFrame({"s": [1.0, 2.0, 3.0], "qid": pd.Series(qid, dtype=object)})
+        with refused(message):
+            loaded.predict(frame, params={"output": "rank"})
+        assert len(loaded.predict(frame)) == 3  # scores need none
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("signature", [None, False])
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"outptu": "rank"}, "unknown parameter 'outptu'; did you mean 'output'?"),
+        ({"output": "rank", "depth": 3}, "unknown parameter 'depth'"),
+        ({1: 2}, "unknown parameter '1'"),
+        ({"output": "best"}, "output='best' must be one of score, rank, top_k"),
+        ({"output": 3}, "Invalid parameters found.*output"),
+        ({"output": None}, "output=None must be one of"),
+        ({"k": 0}, "k=0 must be an integer of at least 1"),
+        ({"k": -1, "output": "x"}, "output='x' must be one of .*; k=-1 must be"),
+        ({"k": None}, "k=None must be an integer"),
+        ({"k": "ten"}, "Invalid parameters found.*k"),
+        ({"k": 2.5}, "Invalid parameters found.*k"),
+        ({"k": True}, "Invalid parameters found.*k"),
+        ({"k": [1]}, "Invalid parameters found.*k"),
+        ("rank", "Parameters must be a dictionary"),
+    ],
+    ids=str,
+)
+def test_wrong_parameters_are_an_error(params, message, signature, tmp_path):
+    with refused(message) as caught:
+        pyfunc(MODEL, tmp_path, signature=signature).predict(FRAME, params=params)
+    assert caught.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+def test_a_signature_without_parameters_says_so(tmp_path):
+    given = infer_signature(FRAME, MODEL.predict(X))
+    loaded = pyfunc(MODEL, tmp_path / "without", signature=given)
+    with refused("the signature that the model was saved with declares none"):
+        loaded.predict(FRAME, params={"output": "rank"})
+    with refused("params must be a dictionary"):
+        loaded.predict(FRAME, params="rank")
+    assert len(loaded.predict(FRAME, params={})) == 40
+    complete = ModelSignature(given.inputs, given.outputs, rankplug.mlflow.PARAMS)
+    loaded = pyfunc(MODEL, tmp_path / "with", signature=complete)
+    assert loaded.predict(FRAME, params={"output": "rank"})["rank"].min() == 1
+
+
+def test_parameters_of_another_model_are_not_this_models(tmp_path):
+    """A model within a model: only the call of this very model counts."""
+    inner = pyfunc(MODEL, tmp_path)
+
+    outer = mlflow.pyfunc.PyFuncModel(inner.metadata, Wrapper(inner))
+    np.testing.assert_array_equal(outer.predict(FRAME, params={"unknown": 1}), MODEL.predict(X))
+
+
+class Wrapper:
+    def __init__(self, inner):
+        self.inner = inner
+
+    def predict(self, data, params=None):
+        return self.inner.predict(data)

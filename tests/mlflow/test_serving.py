@@ -1,0 +1,340 @@
+"""Logged models behind MLflow's scoring server: every payload form, and no bad request is a 500."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc import scoring_server
+
+import rankplug.mlflow
+from rankplug import cli
+from rankplug.mlflow import serving
+from rankplug.models.linear import LinearModel
+
+# MLflow's own use of SQLAlchemy.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
+
+MODEL = LinearModel([1.0, -2.0, 0.3], ["a", "b", "c"])
+ROWS = [[1.5, 2.0, 3.0], [0.0, 1.0, 5.0], [4.0, 0.0, 0.0], [4.0, 0.0, 0.0]]
+FRAME = pd.DataFrame(ROWS, columns=["a", "b", "c"]).assign(qid=["x", "y", "x", "x"])
+SCORES = MODEL.predict(ROWS).tolist()
+SPLIT = FRAME.to_dict("split", index=False)
+RECORDS = FRAME.to_dict("records")
+COLUMNS = FRAME.to_dict("list")
+JSON, CSV = "application/json", "text/csv"
+
+GOOD = {
+    "dataframe_split": {"dataframe_split": SPLIT},
+    "dataframe_records": {"dataframe_records": RECORDS},
+    "instances": {"instances": RECORDS},
+    "inputs": {"inputs": COLUMNS},
+    "records as inputs": {"inputs": RECORDS},
+    "no query ids": {"inputs": {name: COLUMNS[name] for name in "cba"}},
+    "integer query ids": {"inputs": {**COLUMNS, "qid": [1, 2, 1, 1]}},
+    "more columns": {"inputs": {**COLUMNS, "note": ["p", "q", "r", "s"]}},
+}
+
+
+def with_rows(**changes):
+    return {"inputs": {**COLUMNS, **changes}}
+
+
+def asking(**params):
+    return {"dataframe_split": SPLIT, "params": params}
+
+
+# Body, type of content, and what the answer must say.
+BAD = {
+    "empty": ("", JSON, "not valid JSON"),
+    "broken": ('{"inputs": {"a": [1', JSON, "not valid JSON"),
+    "too deep": ("[" * 100_000, JSON, "not valid JSON"),
+    "too long a number": ('{"inputs": ' + "1" * 5000 + "}", JSON, "not valid JSON"),
+    "not UTF-8": (b'{"inputs": "\xff"}', JSON, "not valid JSON"),
+    "null": ("null", JSON, "must be a JSON object with one of dataframe_records"),
+    "a list": ([1], JSON, "must be a JSON object"),
+    "no data": ({}, JSON, "exactly one of dataframe_records, dataframe_split, inputs, instances"),
+    "two forms": ({"inputs": COLUMNS, "instances": RECORDS}, JSON, "exactly one of"),
+    "unknown key": (asking() | {"parms": {}}, JSON, "'parms'; did you mean 'params'?"),
+    "a chat": ({"messages": []}, JSON, "unknown keys: 'messages'"),
+    "NaN": ('{"inputs": {"a": [NaN], "b": [1], "c": [1]}}', JSON, "X contains NaN at row 0"),
+    "null value": (with_rows(b=[1, None, 2, 3]), JSON, "NaN at row 1, column 1 (b)"),
+    "infinite": ('{"inputs": {"a": [1e999], "b": [1], "c": [1]}}', JSON, "contains infinity"),
+    "too large": (with_rows(a=[1e308] * 4, b=[-1e308] * 4), JSON, "not finite"),
+    "text": (with_rows(a=list("pqrs")), JSON, "could not convert string to float"),
+    "a column is missing": ({"inputs": {"b": [1.0]}}, JSON, "missing inputs ['a', 'c']"),
+    "short column": (with_rows(a=[1]), JSON, "must be of the same length"),
+    "no rows": ({"dataframe_split": {**SPLIT, "data": []}}, JSON, "X has no rows"),
+    "no columns": ({"inputs": {}}, JSON, "missing inputs ['a', 'b', 'c']"),
+    "no records": ({"dataframe_records": []}, JSON, "missing inputs"),
+    "short row": ({"dataframe_split": {**SPLIT, "data": [[1]]}}, JSON, "4 columns passed"),
+    "objects as columns": ({"dataframe_split": {"columns": [{}], "data": [[1]]}}, JSON, "unhash"),
+    "unknown parameter": (asking(outptu="rank"), JSON, "'outptu'; did you mean 'output'?"),
+    "unknown output": (asking(output="best"), JSON, "must be one of score, rank, top_k"),
+    "k = 0": (asking(output="top_k", k=0), JSON, "k=0 must be an integer of at least 1"),
+    "k is text": (asking(k="3"), JSON, "Invalid parameters found"),
+    "params is a list": ({"inputs": COLUMNS, "params": [1]}, JSON, "must be a dictionary"),
+    "missing query id": (
+        {
+            "dataframe_records": [*RECORDS, {**RECORDS[0], "qid": None}],
+            "params": {"output": "rank"},
+        },
+        JSON,
+        "qid is missing (None or NaN) at row 4",
+    ),
+    "empty CSV": ("", CSV, "No columns to parse"),
+    "text in CSV": ("a,b,c\n1,x,3\n", CSV, "could not convert string to float"),
+    "CSV without rows": ("a,b,c\n", CSV, "X has no rows"),
+    "no Parquet": (b"PAR1", "application/vnd.apache.parquet", "Parquet"),
+    "plain text": ("a", "text/plain", "only supports the following content types"),
+    "no type": ("a", None, "no Content-Type: send one of text/csv, application/json"),
+    "Latin-1": ({"inputs": COLUMNS}, f"{JSON}; charset=latin-1", "only supports UTF-8"),
+}
+
+
+@pytest.fixture(scope="module")
+def registry(empty_store, tmp_path_factory):
+    """A registry in SQLite whose model ``web`` has a champion."""
+    folder = tmp_path_factory.mktemp("registry")
+    shutil.copy(empty_store, folder)
+    uri = f"sqlite:///{folder}/mlflow.db"
+    rankplug.mlflow.save_model(MODEL, folder / "saved")
+    client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.create_registered_model("web")
+    version = client.create_model_version("web", str(folder / "saved"))
+    client.set_registered_model_alias("web", "champion", version.version)
+    return uri
+
+
+@contextmanager
+def serving_process(command, uri):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_")},
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command, "--port", str(port)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_until_ready(process, port)
+        yield port
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def wait_until_ready(process, port):
+    for _ in range(600):
+        try:
+            if send(port, "GET", "/ping")[0] == 200:
+                return
+        except OSError:
+            time.sleep(0.2)
+        if process.poll() is not None:
+            pytest.fail(f"the server has ended:\n{process.stdout.read()}")
+    pytest.fail("the server is not ready after two minutes")
+
+
+def send(port, method, path, body=None, content_type=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        headers = {} if content_type is None else {"Content-Type": content_type}
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def encoded(body):
+    text = json.dumps(body) if isinstance(body, dict | list) else body
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def test_a_served_champion_answers_every_form_and_refuses_every_bad_request(registry):
+    command = ["mlflow", "models", "serve", "-m", "models:/web@champion", "--env-manager", "local"]
+    with serving_process(command, registry) as port:
+
+        def answer(body, content_type=JSON):
+            status, text = send(port, "POST", "/invocations", encoded(body), content_type)
+            assert status == 200, text
+            return json.loads(text)["predictions"]
+
+        for name, body in GOOD.items():
+            assert answer(body) == SCORES, name
+        assert answer(FRAME.to_csv(index=False), CSV) == SCORES
+        assert answer(FRAME.to_parquet(), "application/vnd.apache.parquet") == SCORES
+        assert answer(asking(output="rank")) == [
+            {"qid": qid, "score": score, "rank": rank}
+            for qid, score, rank in zip("xyxx", SCORES, [3, 1, 1, 2], strict=True)
+        ]
+        assert answer(asking(output="top_k", k=1)) == [
+            {"qid": "x", "row": 2, "score": SCORES[2], "rank": 1},
+            {"qid": "y", "row": 1, "score": SCORES[1], "rank": 1},
+        ]
+        for name, (body, content_type, message) in BAD.items():
+            status, text = send(port, "POST", "/invocations", encoded(body), content_type)
+            assert 400 <= status < 500, f"{name}: {status} {text}"
+            assert message in readable(text), f"{name}: {text}"
+        assert send(port, "GET", "/invocations")[0] == 405
+        assert answer(GOOD["inputs"]) == SCORES  # it still answers
+
+
+def readable(text):
+    try:
+        return json.loads(text)["message"]
+    except ValueError:
+        return text
+
+
+# The same without a process, for more requests
+
+
+@pytest.fixture(scope="module", params=["named", "open"])
+def invocations(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "saved"
+    names = ["a", "b", "c"] if request.param == "named" else None
+    rankplug.mlflow.save_model(LinearModel(MODEL.coef, names), folder)
+    model = mlflow.pyfunc.load_model(str(folder))
+    guarded = serving._guarded(scoring_server.invocations, scoring_server)
+    schema = model.metadata.get_input_schema()
+    return lambda body, content_type=JSON: guarded(body, content_type, model, schema)
+
+
+@pytest.mark.parametrize("invocations", ["open"], indirect=True)
+def test_columns_by_position_and_arrays_where_features_have_no_names(invocations):
+    by_position = [name for name in GOOD if name not in ("no query ids", "more columns")]
+    arrays = [{key: ROWS} for key in ("instances", "inputs")]
+    for body in [*(GOOD[name] for name in by_position), *arrays]:
+        assert json.loads(invocations(encoded(body)).response)["predictions"] == SCORES
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.just([]),
+    st.just({}),
+    st.lists(st.floats(), max_size=3),
+)
+TABLES = st.recursive(
+    VALUES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["a", "b", "c", "qid", "columns", "data", "index"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+REQUESTS = st.dictionaries(
+    st.sampled_from(["dataframe_split", "dataframe_records", "instances", "inputs"]),
+    TABLES,
+    min_size=1,
+    max_size=1,
+).flatmap(
+    lambda request: (
+        st.just(request)
+        | st.fixed_dictionaries(
+            {"output": st.sampled_from(["rank", "top_k"]), "k": st.integers(-1, 3)}
+        ).map(lambda params: {**request, "params": params})
+    )
+)
+
+
+@pytest.mark.filterwarnings("ignore")  # pandas', about what is nonsense
+@settings(max_examples=100)
+@given(request=REQUESTS)
+def test_any_json_is_answered_or_refused(request, invocations):
+    try:
+        status, message = invocations(json.dumps(request).encode()).status, ""
+    except MlflowException as error:
+        status, message = error.get_http_status_code(), error.message
+    assert status in (200, 400)
+    assert "unexpected error" not in message
+
+
+# rankplug serve
+
+
+def served(arguments, monkeypatch):
+    """What the command becomes, instead of it."""
+    became = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: became.append(arguments))
+    cli.main(["serve", *map(str, arguments)])
+    ((program, command, environment),) = became
+    assert program == sys.executable
+    return command, environment
+
+
+def test_serve_sets_workers_threads_and_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    rankplug.mlflow.save_model(MODEL, tmp_path / "a model")
+    options = "--host 0.0.0.0 --port 81 --workers 3 --threads 2 --timeout 9 --tracking-uri file"
+    command, environment = served([tmp_path / "a model", *options.split()], monkeypatch)
+    server = "--host 0.0.0.0 --port 81 --workers 3 mlflow.pyfunc.scoring_server.app:app"
+    assert command == [sys.executable, "-m", "uvicorn", *server.split()]
+    expected = {
+        "__pyfunc_model_path__": (tmp_path / "a model").as_uri(),
+        "MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT": "9",
+        "MLFLOW_TRACKING_URI": "file",
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        "OMP_NUM_THREADS": "2",
+        "OPENBLAS_NUM_THREADS": "2",
+        "MKL_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }
+    assert {key: environment.get(key) for key in expected} == expected
+
+
+def test_serve_shares_the_processors_among_its_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr("rankplug.system.cores.available_cores", lambda: 8)
+    rankplug.mlflow.save_model(MODEL, tmp_path / "saved")
+    for workers, threads in {1: "8", 3: "2", 20: "1"}.items():
+        _, environment = served([tmp_path / "saved", "--workers", workers], monkeypatch)
+        assert environment["OMP_NUM_THREADS"] == threads
+
+
+@pytest.mark.parametrize("damage", ["missing", "altered"])
+def test_serve_refuses_what_it_cannot_load(damage, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "saved"
+    if damage == "altered":
+        rankplug.mlflow.save_model(MODEL, folder)
+        (folder / "model" / "arrays.npz").write_bytes(b"")
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("served"))
+    assert cli.main(["serve", str(folder)]) == 2
+    message = {"missing": "cannot be served", "altered": "altered or truncated"}[damage]
+    assert message in capsys.readouterr().err
+
+
+def test_serve_refuses_numbers_below_one(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "models:/web@champion", "--workers", "0"])
+    assert "--workers: must be at least 1" in capsys.readouterr().err

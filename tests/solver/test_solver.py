@@ -1,0 +1,262 @@
+import dataclasses
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import rankplug
+from rankplug import Solver, SolverResult, SolverTags, path
+from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.parameters import Integer, Real
+from rankplug.solver.base import Monitor, as_generator
+from rankplug.testing import PairDirection, make_problem
+
+
+class Counting(Solver):
+    """Counts to `steps`, and notes what it was given."""
+
+    name = "counting"
+    tags = SolverTags(
+        ("query-document", "label-ranking"), "none", "none", warm_start=True, validation=True
+    )
+    parameters = {"C": Real(0), "steps": Integer(0), "max_iter": Integer(1)}
+
+    def __init__(self, C=1.0, steps=3, max_iter=5):
+        self.C = C
+        self.steps = steps
+        self.max_iter = max_iter
+
+    def _solve(self, data, init, monitor, rng, valid=None):
+        type(self).seen = {"init": init, "rng": rng, "valid": valid}
+        n_iter, status = 0, "converged"
+        while n_iter < self.steps:
+            if n_iter == self.max_iter:
+                status = "max_iter"
+                break
+            n_iter += 1
+            if not monitor.report(n_iter, objective=10.0 - n_iter):
+                status = monitor.interruption
+                break
+        start = np.zeros(data.n_features) if init is None else init.coef
+        return SolverResult(LinearModel(start + self.C), status, 7.0, None, n_iter, float(n_iter))
+
+
+@pytest.fixture
+def data():
+    return make_problem("query-document").data()
+
+
+# solve
+
+
+def test_the_result_carries_history_time_and_names(data):
+    named = dataclasses.replace(data, feature_names=tuple("abcde"))
+    result = Counting().solve(named)
+    assert [row["n_iter"] for row in result.history] == [1, 2, 3]
+    assert [row["objective"] for row in result.history] == [9.0, 8.0, 7.0]
+    assert 0 <= result.history[0]["seconds"] <= result.history[-1]["seconds"] <= result.seconds
+    assert result.model.feature_names == tuple("abcde")
+    assert result.status == "converged"
+
+
+def test_the_callback_sees_every_iteration(data):
+    seen = []
+    Counting().solve(data, callback=lambda progress: seen.append(progress))
+    assert [(p.n_iter, p.values) for p in seen] == [
+        (1, {"objective": 9.0}),
+        (2, {"objective": 8.0}),
+        (3, {"objective": 7.0}),
+    ]
+
+
+def test_the_callback_stops(data):
+    result = Counting(steps=100).solve(data, callback=lambda progress: progress.n_iter == 2)
+    assert (result.status, result.n_iter, len(result.history)) == ("stopped", 2, 2)
+
+
+def test_errors_in_the_callback_are_not_swallowed(data):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Counting().solve(data, callback=interrupt)
+
+
+def test_the_time_limit_stops(data):
+    result = Counting(steps=100).solve(data, time_limit=1e-9)
+    assert (result.status, result.n_iter) == ("time_limit", 1)
+    slow = Counting().solve(data, time_limit=0.001, callback=lambda progress: time.sleep(0.002))
+    assert (slow.status, slow.n_iter) == ("time_limit", 2)
+
+
+def test_the_callbacks_wish_comes_before_the_time_limit():
+    monitor = Monitor(callback=lambda progress: True, time_limit=1e-9)
+    assert not monitor.report(1)
+    assert monitor.interruption == "stopped"
+
+
+def test_running_out_of_iterations_warns_at_the_call(data):
+    with pytest.warns(ConvergenceWarning, match=r"counting stopped after 5 .*objective 7\)") as log:
+        Counting(steps=9).solve(data)
+    assert log[0].filename == __file__
+
+
+def test_the_warning_does_without_an_objective(data):
+    class Unstated(Counting):
+        def _solve(self, *args, **kwargs):
+            result = super()._solve(*args, **kwargs)
+            return dataclasses.replace(result, objective=None)
+
+    with pytest.warns(ConvergenceWarning, match="before reaching its tolerance: raise max_iter"):
+        Unstated(steps=9).solve(data)
+
+
+def test_convergence_does_not_warn(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Counting().solve(data)
+
+
+@pytest.mark.parametrize(
+    ("params", "arguments", "message"),
+    [
+        ({"C": 0, "steps": 1.5}, {}, r"Counting: C=0 .*; steps=1.5 \(must be an integer"),
+        ({}, {"time_limit": 0}, "time_limit=0 "),
+        ({}, {"time_limit": "soon"}, "time_limit='soon'"),
+        ({}, {"time_limit": np.nan}, "time_limit=nan"),
+        ({}, {"random_state": "seed"}, "random_state='seed' must be None, an integer"),
+        ({}, {"random_state": -1}, "random_state=-1"),
+        ({}, {"init": [1.0]}, "init must be a SolverResult or a Model, not list"),
+        ({}, {"init": LinearModel(np.ones(4))}, "init has 4 features but the data have 5"),
+        ({}, {"init": LabelLinearModel(np.ones((3, 5)))}, "init scores 3 labels .* for rows"),
+    ],
+)
+def test_wrong_arguments(data, params, arguments, message):
+    with pytest.raises(ParameterError, match=message):
+        Counting(**params).solve(data, **arguments)
+
+
+def test_wrong_number_of_labels_at_the_start():
+    data = make_problem("label-ranking").data()
+    for init, scored in [
+        (LinearModel(np.ones(5)), "rows"),
+        (LabelLinearModel(np.ones((3, 5))), "3 labels"),
+    ]:
+        with pytest.raises(ParameterError, match=f"init scores {scored} but .* for 4 labels"):
+            Counting().solve(data, init=init)
+
+
+def test_wrong_data(data):
+    with pytest.raises(DataError, match=r"not ndarray: make them with RankingData\.from_arrays"):
+        Counting().solve(data.X)
+    with pytest.raises(DataError, match="no preference pair"):
+        Counting().solve(dataclasses.replace(data, relevance=np.ones(data.n_samples)))
+    with pytest.raises(DataError, match="sample_weight is zero for every query"):
+        Counting().solve(dataclasses.replace(data, query_weight=np.zeros(data.n_queries)))
+
+
+def test_a_solver_of_documents_refuses_labels():
+    class Documents(Counting):
+        tags = SolverTags(("query-document",), "none", "none")
+
+    with pytest.raises(DataError, match="counting solves query-document, not label-ranking"):
+        Documents().solve(make_problem("label-ranking").data())
+
+
+@pytest.mark.parametrize("wrap", [lambda result: result, lambda result: result.model])
+def test_starting_from_a_result_or_its_model(data, wrap):
+    first = Counting(C=2.0).solve(data)
+    second = Counting(C=3.0).solve(data, init=wrap(first))
+    assert Counting.seen["init"] is first.model
+    assert second.model.coef.tolist() == [5.0] * 5
+
+
+def test_a_cold_solver_refuses_to_start_warm(data):
+    with pytest.raises(ParameterError, match="pair-direction cannot start from an earlier result"):
+        PairDirection().solve(data, init=LinearModel(np.ones(5)))
+
+
+def test_validation_data_reach_the_solvers_that_use_them(data):
+    valid = make_problem("query-document", seed=1).data()
+    Counting().solve(data, valid=valid)
+    assert Counting.seen["valid"] is valid
+    Counting().solve(data)
+    assert Counting.seen["valid"] is None
+    assert PairDirection().solve(data, valid=valid).status == "converged"
+
+
+def test_wrong_validation_data(data):
+    narrow = make_problem("query-document").data(np.ones((74, 3)))
+    with pytest.raises(DataError, match="validation data have 3 features, the training data 5"):
+        Counting().solve(data, valid=narrow)
+    with pytest.raises(DataError, match="validation data are LabelRankingData"):
+        Counting().solve(data, valid=make_problem("label-ranking").data())
+
+
+def test_parameters_cannot_be_misspelt_in_init():
+    with pytest.raises(TypeError, match="Cs"):
+        Counting(Cs=1)
+
+
+# Random states
+
+
+def test_generators_from_random_states():
+    def draw(random_state):
+        return as_generator(random_state).integers(2**40)
+
+    assert draw(3) == draw(3) == draw(np.int64(3))
+    assert draw(np.random.RandomState(3)) == draw(np.random.RandomState(3))
+    assert draw(None) != draw(None)
+    generator = np.random.default_rng(0)
+    assert as_generator(generator) is generator
+
+
+def test_the_random_state_reaches_the_solver(data):
+    Counting().solve(data, random_state=7)
+    assert Counting.seen["rng"].integers(2**40) == np.random.default_rng(7).integers(2**40)
+
+
+# path
+
+
+def test_a_path_starts_where_the_value_before_ended(data):
+    results = path(Counting(C=99.0), data, [1.0, 2.0, 4.0])
+    assert [result.model.coef[0] for result in results] == [1.0, 3.0, 7.0]
+
+
+def test_a_path_of_a_cold_solver_solves_each_anew(data):
+    results = path(PairDirection(), data, np.array([1.0, 2.0]))
+    np.testing.assert_allclose(results[1].model.coef, 2 * results[0].model.coef)
+
+
+def test_a_path_leaves_the_solver_alone(data):
+    solver = PairDirection(C=3.0)
+    path(solver, data, [1.0])
+    assert solver.C == 3.0
+
+
+def test_a_path_agrees_with_single_solutions(data):
+    solver = rankplug.make_solver("tree-tron", tol=1e-8, max_iter=1000)
+    Cs = [1e-3, 1e-2, 1e-1]
+    for C, result in zip(Cs, path(solver, data, Cs), strict=True):
+        single = rankplug.make_solver("tree-tron", C=C, tol=1e-8, max_iter=1000).solve(data)
+        assert result.objective == pytest.approx(single.objective, rel=1e-6)
+        np.testing.assert_allclose(result.model.coef, single.model.coef, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("Cs", "message"),
+    [([], "Cs is empty"), ([1.0, -1.0], r"C=-1\.0 "), (["a"], "C='a' "), ([np.inf], "C=inf ")],
+)
+def test_wrong_paths(data, Cs, message):
+    with pytest.raises(ParameterError, match=message):
+        path(PairDirection(), data, Cs)
+
+
+def test_no_path_without_c(data):
+    solver = rankplug.make_solver("xgboost-pairwise")
+    with pytest.raises(ParameterError, match="xgboost-pairwise has no parameter C"):
+        path(solver, data, [1.0])
