@@ -100,7 +100,7 @@ class LinearThenBoost(XGBoostAllPairs):
                 f"linear={solver.name!r} gives a model of kind {start.kind!r}, not a linear one"
             )
         if linear.interrupted:
-            return replace(linear, objective=None, duality_gap=None, n_iter=0)
+            return replace(linear, status="stopped", objective=None, duality_gap=None, n_iter=0)
         result = self._boost(data, valid, monitor, rng, start)
         assert isinstance(result.model, XGBoostModel)
         return replace(result, model=LinearThenTreesModel(start, result.model))

@@ -147,6 +147,8 @@ def load_in(python, folder, refused=()):
         cwd=folder,
         env={
             "PATH": os.environ["PATH"],
+            # The same kernels of OpenBLAS as here, or the last bits of scores differ.
+            **{name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")},
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
         },

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import sys
 
 import numpy as np
@@ -15,6 +17,7 @@ import rankplug
 from rankplug.boosting import pairwise_squared_hinge
 from rankplug.exceptions import (
     DataError,
+    InterruptionWarning,
     ModelFormatError,
     ParameterError,
     SolverUnavailableError,
@@ -23,6 +26,7 @@ from rankplug.exceptions import (
 from rankplug.metrics import evaluate
 from rankplug.models.linear import LinearModel
 from rankplug.testing import make_problem
+from rankplug_plugins.tree_tron import TreeTron
 
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -368,3 +372,17 @@ def test_every_parameter_reaches_lightgbm(data):
     text = model.booster.model_to_string()
     for name, value in changed.items():
         assert f"[{native.get(name, name)}: {value}]" in text
+
+
+def test_a_signal_that_comes_as_the_linear_start_converges_stops_the_whole():
+    class Interrupting(TreeTron):
+        def _solve(self, *args):
+            result = super()._solve(*args)
+            os.kill(os.getpid(), signal.SIGINT)
+            return result
+
+    solver = rankplug.make_solver("linear-then-boost", linear=Interrupting())
+    with pytest.warns(InterruptionWarning):
+        result = solver.solve(make_problem("query-document").data())
+    assert (result.status, result.interrupted, result.n_iter) == ("stopped", True, 0)
+    assert isinstance(result.model, LinearModel)

@@ -20,7 +20,7 @@ from rankplug.solver import Monitor
 
 # More than enough work for each of these to be still at it when the signal comes.
 rng = np.random.default_rng(0)
-n, d = 20_000, 40
+n, d = 100_000, 40
 X = rng.normal(size=(n, d))
 y = np.clip(np.round(X[:, 0] + rng.normal(size=n)) + 2, 0, 4)
 data = rankplug.RankingData.from_arrays(X, y, np.repeat(np.arange(n // 40), 40))
