@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 import rankplug
 from rankplug import datasets
-from rankplug.data.ranking import RankingData
-from rankplug.data.scaling import fit_scaling
+from rankplug.data import RankingData, fit_scaling
 from rankplug.exceptions import ConvergenceWarning
 from rankplug.metrics import per_query
 from rankplug.report.statistics import compare
-from rankplug.solver.base import SolverResult
+from rankplug.solver import SolverResult
 
 Row = dict[str, Any]
 Values = dict[str, NDArray[np.float64]]

@@ -27,10 +27,9 @@ from rankplug import RankingData, datasets, make_solver
 from rankplug.dask import ClusterData
 from rankplug.dask.cluster_shards import FAN_IN, ClusterShards
 from rankplug.dask.messages import Call, Message
-from rankplug.objectives.pairs import SquaredHinge, open_pairs
-from rankplug.shards.base import Shard
-from rankplug.shards.reductions import Reduction
-from rankplug.solver.base import Solver, SolverResult
+from rankplug.objectives import SquaredHinge, open_pairs
+from rankplug.shards import Reduction, Shard
+from rankplug.solver import Solver, SolverResult
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rankplug.data.ranking import LabelRankingData
+from rankplug.data import LabelRankingData
 
 
 def solve_reduced_problem(data: LabelRankingData, C: float, gap: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from benchmarks.objective import objective
 from benchmarks.problems import Problem, large_queries, small_real, text_scores, web_search
 from benchmarks.speed import TOL, Row, multiplying, sizes
 from rankplug.optim.bundle import Planes
-from rankplug.solver.base import SolverResult
+from rankplug.solver import SolverResult
 
 _METHODS = ("ocas", "bmrm", "smoothed-newton")
 _MOST_PLANES = 2000

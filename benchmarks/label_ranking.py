@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold
 import rankplug
 from benchmarks.interior_point import solve_reduced_problem
 from benchmarks.measure import alternate
-from rankplug.data.ranking import LabelRankingData
+from rankplug.data import LabelRankingData
 from rankplug.exceptions import ConvergenceWarning
 from rankplug.metrics import per_instance
 

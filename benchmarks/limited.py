@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.measure import status_bytes
 from benchmarks.speed import tree_tron
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 
 def open_data(folder: Path) -> RankingData:

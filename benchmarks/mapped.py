@@ -20,8 +20,8 @@ from benchmarks.limited import open_data
 from benchmarks.measure import Samples, Timing, alternate, timed
 from benchmarks.problems import web_search
 from benchmarks.speed import sizes, tree_tron
-from rankplug.data.ranking import RankingData
-from rankplug.objectives.pairs import SquaredHinge, open_pairs
+from rankplug.data import RankingData
+from rankplug.objectives import SquaredHinge, open_pairs
 
 Row = dict[str, Any]
 

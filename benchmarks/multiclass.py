@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import rankplug
 from benchmarks.measure import alternate
-from rankplug.data.ranking import LabelRankingData
+from rankplug.data import LabelRankingData
 from rankplug.exceptions import ConvergenceWarning
 
 _TOL = 1e-2

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 Loss = Literal["squared-hinge", "hinge"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from rankplug import datasets, read_data
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 GRADED = ("ndcg@10", "pairwise_accuracy")
 REAL_VALUED = ("pairwise_accuracy",)

@@ -30,9 +30,9 @@ from benchmarks.simulator import (
 )
 from rankplug.dask import ClusterData
 from rankplug.dask.cluster_shards import FAN_IN
-from rankplug.data.ranking import RankingData
-from rankplug.objectives.pairs import SquaredHinge, open_pairs
-from rankplug.shards.local import Shards
+from rankplug.data import RankingData
+from rankplug.objectives import SquaredHinge, open_pairs
+from rankplug.shards import Shards
 
 Row = dict[str, Any]
 

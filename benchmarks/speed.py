@@ -17,8 +17,8 @@ import rankplug
 from benchmarks.measure import alternate, peak_memory
 from benchmarks.objective import objective
 from benchmarks.problems import Problem, as_float32, small_real, text_scores, web_search
-from rankplug.data.ranking import RankingData
-from rankplug.solver.base import Solver, SolverResult
+from rankplug.data import RankingData
+from rankplug.solver import Solver, SolverResult
 
 Row = dict[str, Any]
 

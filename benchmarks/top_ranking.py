@@ -17,10 +17,10 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 import rankplug
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.metrics import evaluate
 from rankplug.optim.a2dm2 import Variant, largest_step, splitting
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 
 Row = dict[str, Any]
 Vector = NDArray[np.float64]

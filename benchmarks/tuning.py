@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.base import clone
 
 import rankplug
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.datasets import load
 from rankplug.metrics import evaluate
-from rankplug.objectives.ranges import pairwise_c
+from rankplug.objectives import pairwise_c
 from rankplug.tuning import TuneResult, tune
 
 METRICS = ("ndcg@10", "map", "pairwise_accuracy")

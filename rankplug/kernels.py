@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix, row_blocks, row_slice
+from rankplug.data import Matrix, row_blocks, row_slice
 from rankplug.exceptions import DataError
 
 __all__ = [

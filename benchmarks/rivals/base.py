@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 __all__ = ["Fitted", "Rival"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.rivals.base import Fitted, Rival
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 
 def _refuses(data: RankingData) -> str | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks.rivals.base import Fitted, Rival
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 _MOST_BYTES = 2**31
 

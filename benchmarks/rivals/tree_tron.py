@@ -6,7 +6,7 @@ from typing import Any
 
 import rankplug
 from benchmarks.rivals.base import Fitted, Rival
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 
 def _fit(data: RankingData, *, C: float, tol: float) -> Fitted:

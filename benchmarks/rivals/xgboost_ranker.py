@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rivals.base import Fitted, Rival
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 
 def _prepare(data: RankingData) -> tuple[Any, Any, Any]:

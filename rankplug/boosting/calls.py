@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankplug.data.arrays import expand_group
+from rankplug.data import expand_group
 from rankplug.exceptions import DataError, ParameterError
 
 __all__ = ["Call", "QueryFunction", "given", "read_call"]

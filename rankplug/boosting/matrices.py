@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from rankplug.boosting.calls import Call, given
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 
 __all__ = ["ranking_data"]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.boosting.calls import Call, QueryFunction, read_call
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.parameters import Choice, Integer, Real, check_parameters
 
 __all__ = [

@@ -13,7 +13,7 @@ from rankplug.cli.parsers import command_parser
 
 if TYPE_CHECKING:
     from rankplug.mlflow.evaluation import Evaluation
-    from rankplug.models.base import Model
+    from rankplug.models import Model
 
 __all__ = ["add"]
 
@@ -81,7 +81,7 @@ def _of_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
     from rankplug.io.files import InputFile
     from rankplug.mlflow.evaluated import RankedRows
     from rankplug.mlflow.evaluation import DEFAULT_METRICS, evaluate_ranking
-    from rankplug.models.wrapped import predict_data
+    from rankplug.models import predict_data
 
     if len(args.label or ()) > 1:
         raise ParameterError("--label: the model ranks rows, which have one column of relevance")
@@ -101,7 +101,7 @@ def _of_label_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
     import numpy as np
     from scipy import sparse
 
-    from rankplug.data.ranking import LabelRankingData
+    from rankplug.data import LabelRankingData
     from rankplug.io import read_label_data
     from rankplug.mlflow.evaluation import evaluate_label_ranking
 

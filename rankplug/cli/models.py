@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rankplug.models.base import Model
+    from rankplug.models import Model
 
 __all__ = ["add_model_arguments", "open_model", "use_tracking_store"]
 
@@ -60,7 +60,7 @@ def open_model(args: argparse.Namespace) -> Model:
         If it cannot be read.
     """
     from rankplug.exceptions import ParameterError
-    from rankplug.models.loading import load_model as load_saved_model
+    from rankplug.models import load_model as load_saved_model
 
     if Path(args.model, "model.json").is_file():
         return load_saved_model(args.model)

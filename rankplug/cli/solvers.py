@@ -23,7 +23,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _solvers(args: argparse.Namespace) -> int:
     from rankplug.report import text_table
-    from rankplug.solver.registry import list_solvers
+    from rankplug.solver import list_solvers
 
     with warnings.catch_warnings():
         # The table says which solvers are broken, and why.

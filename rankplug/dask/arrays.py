@@ -13,7 +13,7 @@ from dask.delayed import delayed
 from distributed import Future
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 
 __all__ = ["ClusterArrays", "arrays_of"]
 

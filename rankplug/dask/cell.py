@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from rankplug.dask.messages import Message
-from rankplug.data.ranking import RankingData
-from rankplug.shards.base import Shard
-from rankplug.shards.local import LocalShards, open_shards
-from rankplug.shards.reductions import PairTotals, Reduction, pair_weights
+from rankplug.data import RankingData
+from rankplug.shards import LocalShards, Reduction, Shard, open_shards, pair_weights
+from rankplug.shards.reductions import PairTotals
 
 __all__ = ["Cell", "Opening", "Part", "add", "open_cell", "work"]
 

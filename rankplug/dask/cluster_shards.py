@@ -12,8 +12,7 @@ from rankplug.dask.cell import Part, add, work
 from rankplug.dask.cluster import Cluster, same, unique_name
 from rankplug.dask.messages import Call, Message
 from rankplug.dask.mirror import follow
-from rankplug.shards.base import ShardState
-from rankplug.shards.local import Shards
+from rankplug.shards import Shards, ShardState
 
 __all__ = ["FAN_IN", "ClusterShards"]
 

@@ -13,15 +13,13 @@ import yaml
 from numpy.typing import NDArray
 
 from rankplug.dask.data import ClusterData
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError, RankplugError, UnknownNameError
 from rankplug.metrics import parse_metric
 from rankplug.metrics.evaluation import Measured, measure_queries
-from rankplug.models.base import Model
-from rankplug.models.wrapped import ScaledModel, predict_data
+from rankplug.models import Model, ScaledModel, predict_data
 from rankplug.report import Outcome, Report
-from rankplug.solver.base import Solver
-from rankplug.solver.registry import make_solver
+from rankplug.solver import Solver, make_solver
 from rankplug.tuning.setup import plain
 
 __all__ = ["compare"]

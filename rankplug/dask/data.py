@@ -19,14 +19,13 @@ from rankplug.dask.facts import facts_of, require_same_features
 from rankplug.dask.loading import load_partitions
 from rankplug.dask.messages import Call
 from rankplug.dask.prepared import map_partitions
-from rankplug.data.ranking import RankingData, no_pairs, no_pairs_count
-from rankplug.data.scaling import Scaling
+from rankplug.data import RankingData, Scaling, no_pairs, no_pairs_count
 from rankplug.exceptions import ClusterError, DataError, SolverUnavailableError
 from rankplug.io import PreparedFolder, open_prepared
 from rankplug.kernels import squared_norms
-from rankplug.shards.reductions import PairTotals, Reduction, pair_totals
-from rankplug.shards.remote import RemoteRankingData
-from rankplug.solver.registry import list_solvers, solver_class
+from rankplug.shards import Reduction, RemoteRankingData
+from rankplug.shards.reductions import PairTotals, pair_totals
+from rankplug.solver import list_solvers, solver_class
 
 __all__ = ["ClusterData"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rankplug.shards.base import ShardState
+from rankplug.shards import ShardState
 
 __all__ = ["Call", "Message"]
 

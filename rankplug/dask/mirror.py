@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.dask.messages import Call
-from rankplug.shards.base import Evaluate, ShardState
+from rankplug.shards import Evaluate, ShardState
 
 __all__ = ["follow"]
 

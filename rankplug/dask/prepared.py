@@ -11,7 +11,7 @@ from distributed import Future
 
 from rankplug.dask.cluster import Cluster, unique_name
 from rankplug.dask.runs import PARTITIONS_PER_THREAD, equal_runs
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io import PreparedFolder, open_prepared
 

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.dask.data import ClusterData
 from rankplug.dask.scoring import mean_ndcg, predict_lazily
-from rankplug.estimators.base import SolverEstimator
+from rankplug.estimators import SolverEstimator
 from rankplug.exceptions import ParameterError
 from rankplug.io import PreparedFolder
-from rankplug.models.wrapped import ScaledModel
-from rankplug.solver.base import Solver
+from rankplug.models import ScaledModel
+from rankplug.solver import Solver
 
 __all__ = ["Ranker"]
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix
-from rankplug.data.ranking import RankingData
+from rankplug.data import Matrix, RankingData
 from rankplug.exceptions import DataError
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rankplug.data.arrays import even_spans
+from rankplug.data import even_spans
 
 __all__ = ["PARTITIONS_PER_THREAD", "equal_runs"]
 

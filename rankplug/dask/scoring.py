@@ -12,12 +12,11 @@ from dask.delayed import delayed
 from numpy.typing import NDArray
 
 from rankplug.dask.data import ClusterData
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.estimators.base import mean_of_defined
 from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
 from rankplug.exceptions import DataError
-from rankplug.models.base import Model
-from rankplug.models.wrapped import predict_data
+from rankplug.models import Model, predict_data
 
 __all__ = ["mean_ndcg", "predict_lazily"]
 

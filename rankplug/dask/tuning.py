@@ -20,7 +20,7 @@ from sklearn.base import clone
 from rankplug.dask.cluster import Cluster, connect, unique_name, until_done
 from rankplug.exceptions import ClusterError, ConvergenceWarning, ParameterError, TuningError
 from rankplug.parameters import Integer, Optional, check_parameters
-from rankplug.solver.base import Data, Solver
+from rankplug.solver import Data, Solver
 from rankplug.tuning import TuneResult
 from rankplug.tuning import tune as tune_with
 from rankplug.tuning.problem import Problem

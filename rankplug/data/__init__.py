@@ -9,25 +9,27 @@ from rankplug.data.arrays import (
     group_queries,
     n_stored,
     rank_in_queries,
+    real_array,
+    real_vector,
     row_blocks,
     row_slice,
+    stack_rows,
+    take_rows,
 )
-from rankplug.data.ranking import (
-    LARGEST_GRADE,
-    LabelRankingData,
-    RankingData,
-    no_pairs,
-    no_pairs_count,
-)
+from rankplug.data.base import PreferenceData, Task
+from rankplug.data.labels import LabelRankingData
+from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
 
 __all__ = [
     "LARGEST_GRADE",
     "LabelRankingData",
     "Matrix",
+    "PreferenceData",
     "RankingData",
     "ScaleName",
     "Scaling",
+    "Task",
     "as_matrix",
     "even_spans",
     "expand_group",
@@ -39,6 +41,10 @@ __all__ = [
     "no_pairs",
     "no_pairs_count",
     "rank_in_queries",
+    "real_array",
+    "real_vector",
     "row_blocks",
     "row_slice",
+    "stack_rows",
+    "take_rows",
 ]

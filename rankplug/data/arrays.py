@@ -30,6 +30,8 @@ __all__ = [
     "real_vector",
     "row_blocks",
     "row_slice",
+    "stack_rows",
+    "take_rows",
 ]
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
@@ -184,6 +186,20 @@ def row_slice(X: Matrix, rows: slice) -> Matrix:
     return csr_of_parts(
         matrix.data[start:stop], matrix.indices[start:stop], row_ptr, matrix.shape[1]
     )
+
+
+def take_rows(X: Matrix, rows: NDArray[np.int64]) -> Matrix:
+    """Some rows of `X` in the given order; consecutive ones share its memory."""
+    if np.all(np.diff(rows) == 1):
+        return row_slice(X, slice(int(rows[0]), int(rows[-1]) + 1))
+    return X[rows]
+
+
+def stack_rows(matrices: Sequence[Matrix]) -> Matrix:
+    """The rows of several matrices, sparse if one of them is."""
+    if any(sparse.issparse(matrix) for matrix in matrices):
+        return sparse.csr_array(sparse.vstack(matrices, format="csr"))
+    return np.concatenate(matrices)
 
 
 def group_queries(

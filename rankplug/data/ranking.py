@@ -1,4 +1,4 @@
-"""Ranking data: checked once, grouped by query once."""
+"""`RankingData`: documents with graded relevance, checked once, grouped by query once."""
 
 from __future__ import annotations
 
@@ -6,38 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from rankplug.data import tables
 from rankplug.data.arrays import (
     Matrix,
     as_matrix,
     expand_group,
     group_queries,
-    integers_or_strings,
-    n_stored,
-    real_array,
     real_vector,
-    row_slice,
+    stack_rows,
+    take_rows,
 )
+from rankplug.data.base import PreferenceData, Task
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
 
-__all__ = [
-    "LARGEST_GRADE",
-    "LabelRankingData",
-    "Matrix",
-    "RankingData",
-    "as_matrix",
-    "group_queries",
-    "n_stored",
-    "no_pairs",
-    "no_pairs_count",
-]
+__all__ = ["LARGEST_GRADE", "RankingData", "no_pairs", "no_pairs_count"]
 
 _ROWS_AT_ONCE = 2**20
 
@@ -46,7 +34,7 @@ LARGEST_GRADE = 31
 
 
 @dataclass(frozen=True, eq=False)
-class RankingData:
+class RankingData(PreferenceData):
     """Documents with graded relevance, the rows of a query next to each other.
 
     Made by `from_arrays`; the constructor itself checks nothing.
@@ -70,6 +58,9 @@ class RankingData:
         How `X` was scaled when the data were prepared on disk; None if it holds the features as
         they were given.
     """
+
+    task: ClassVar[Task] = "query-document"
+    unit: ClassVar[str] = "queries"
 
     X: Matrix
     relevance: NDArray[np.float64]
@@ -131,24 +122,45 @@ class RankingData:
         return cls(matrix, relevance, query_ptr, query_ids, weight, names, order)
 
     @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of `X`."""
-        return int(self.X.shape[1])
-
-    @property
     def n_queries(self) -> int:
         """Number of queries."""
         return len(self.query_ptr) - 1
 
+    @property
+    def n_examples(self) -> int:
+        """Number of queries."""
+        return self.n_queries
+
+    @property
+    def example_ids(self) -> NDArray[Any]:
+        """The caller's ids of the queries."""
+        return self.query_ids
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of rows of each query, of shape (n_queries,)."""
+        return np.diff(self.query_ptr)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """How much the pairs of each query count, of shape (n_queries,)."""
+        return np.ones(self.n_queries) if self.query_weight is None else self.query_weight
+
+    @property
+    def row_query(self) -> NDArray[np.int64]:
+        """The position of the query of each row, of shape (n_samples,)."""
+        return np.repeat(np.arange(self.n_queries), self.sizes)
+
+    @property
+    def structure(self) -> tuple[NDArray[Any], ...]:
+        """Where the queries start and, if it is given, their weight."""
+        given = (self.query_ptr, self.query_weight)
+        return tuple(array for array in given if array is not None)
+
     @cached_property
     def qid(self) -> NDArray[Any]:
         """The query id of every row, in the order of the rows here."""
-        return np.repeat(self.query_ids, np.diff(self.query_ptr))
+        return np.repeat(self.query_ids, self.sizes)
 
     @cached_property
     def pair_counts(self) -> NDArray[np.int64]:
@@ -168,7 +180,7 @@ class RankingData:
         """The weight of the query of each row, of shape (n_samples,); None where none is given."""
         if self.query_weight is None:
             return None
-        return np.repeat(self.query_weight, np.diff(self.query_ptr))
+        return np.repeat(self.query_weight, self.sizes)
 
     @property
     def is_graded(self) -> bool:
@@ -191,7 +203,7 @@ class RankingData:
         y = self.relevance
         lowest = np.minimum.reduceat(y, self.query_ptr[:-1])
         with np.errstate(over="ignore"):
-            gain: NDArray[np.float64] = y - np.repeat(lowest, np.diff(self.query_ptr))
+            gain: NDArray[np.float64] = y - np.repeat(lowest, self.sizes)
         if not np.isfinite(gain).all():
             raise DataError(
                 f"relevance from {y.min():g} to {y.max():g} is too wide: differences overflow; "
@@ -230,32 +242,14 @@ class RankingData:
         restored[self.order] = values
         return restored
 
-    def take_queries(self, queries: ArrayLike) -> RankingData:
-        """The data of some queries, given by their positions, in that order.
-
-        Features of consecutive queries are not copied.
-
-        Raises
-        ------
-        DataError
-            If there is no such query or none is chosen.
-        """
-        chosen = np.asarray(queries)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
-            raise DataError("queries must be a non-empty list of positions (integers)")
-        outside = chosen[(chosen < 0) | (chosen >= self.n_queries)]
-        if outside.size:
-            raise DataError(f"no query at position {outside[0]}: there are {self.n_queries}")
-        sizes = np.diff(self.query_ptr)[chosen]
+    def take(self, examples: ArrayLike) -> RankingData:
+        """The data of some queries, in the given order."""
+        chosen = self._positions(examples)
+        sizes = self.sizes[chosen]
         query_ptr = np.concatenate(([0], np.cumsum(sizes)))
         rows = np.repeat(self.query_ptr[chosen] - query_ptr[:-1], sizes) + np.arange(query_ptr[-1])
-        if np.all(np.diff(chosen) == 1):
-            run = slice(self.query_ptr[chosen[0]], self.query_ptr[chosen[-1] + 1])
-            X = row_slice(self.X, run)
-        else:
-            X = self.X[rows]
         return RankingData(
-            X,
+            take_rows(self.X, rows),
             self.relevance[rows],
             query_ptr,
             self.query_ids[chosen],
@@ -264,113 +258,22 @@ class RankingData:
             scaling=self.scaling,
         )
 
-
-@dataclass(frozen=True, eq=False)
-class LabelRankingData:
-    """Instances, each with a relevance for every label.
-
-    Made by `from_arrays`; the constructor itself checks nothing.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (n_samples, n_features), float32 or float64
-    relevance : float64 ndarray of shape (n_samples, n_labels)
-        The higher, the better; NaN means that the label is not compared for the instance.
-    labels : ndarray of shape (n_labels,)
-        Names of the labels; class values for multiclass data, else 0, 1, ...
-    feature_names : tuple of str or None
-    """
-
-    X: Matrix
-    relevance: NDArray[np.float64]
-    labels: NDArray[Any]
-    feature_names: tuple[str, ...] | None = None
+    take_queries = take
 
     @classmethod
-    def from_arrays(
-        cls,
-        X: Any,
-        Y: Any,
-        *,
-        labels: Sequence[Any] | NDArray[Any] | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> LabelRankingData:
-        """Check the arrays.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or table of shape (n_samples, n_features)
-        Y : array-like of shape (n_samples, n_labels) or (n_samples,)
-            Relevance of each label (NaN: not compared), or one class per instance, which
-            makes that class relevant (1) and every other one not (0).
-        labels : sequence, optional
-            Names of the columns of a two-dimensional `Y`.
-        feature_names : sequence of str, optional
-
-        Raises
-        ------
-        DataError
-            If lengths differ or values are infinite.
-        """
-        matrix, names = as_matrix(X, feature_names)
-        n_samples = matrix.shape[0]
-        if tables.is_table(Y):
-            labels = tables.column_names(Y) if labels is None else labels
-            Y = tables.to_matrix(Y)
-        values = np.asarray(Y)
-        if values.ndim == 1:
-            relevance, label_array = _one_hot(values)
-        elif values.ndim == 2:
-            relevance = real_array(values, "relevance Y", allow_nan=True)
-            label_array = np.arange(values.shape[1]) if labels is None else np.asarray(labels)
-        else:
-            raise DataError(f"relevance Y has {values.ndim} dimensions; it needs one or two")
-        if relevance.shape[0] != n_samples:
-            raise DataError(f"X has {n_samples} rows but Y has {relevance.shape[0]}")
-        if len(label_array) != relevance.shape[1]:
-            raise DataError(
-                f"Y has {relevance.shape[1]} columns but {len(label_array)} labels are named"
-            )
-        return cls(matrix, relevance, label_array, names)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of instances."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of `X`."""
-        return int(self.X.shape[1])
-
-    @property
-    def n_labels(self) -> int:
-        """Number of labels."""
-        return int(self.relevance.shape[1])
-
-    @cached_property
-    def pair_counts(self) -> NDArray[np.int64]:
-        """Number of pairs of labels of different relevance, of each instance."""
-        ordered = np.sort(self.relevance, axis=1)  # NaN last
-        position = np.arange(self.n_labels)
-        compared = ~np.isnan(ordered)
-        new_run = np.ones(ordered.shape, dtype=bool)
-        new_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        run_start = np.maximum.accumulate(np.where(new_run, position, 0), axis=1)
-        # A label beats those that stand before the run of its equals.
-        counts: NDArray[np.int64] = np.where(compared, run_start, 0).sum(axis=1)
-        return counts
-
-    def require_pairs(self) -> None:
-        """Raise `DataError` if no instance has two labels of different relevance."""
-        filled = self.relevance
-        high = np.where(np.isnan(filled), -np.inf, filled).max(axis=1, initial=-np.inf)
-        low = np.where(np.isnan(filled), np.inf, filled).min(axis=1, initial=np.inf)
-        if not np.any(high > low):
-            raise DataError(
-                f"no preference pair: for each of the {self.n_samples} instances all labels have "
-                "the same relevance, so there is nothing to learn; check Y"
-            )
+    def stack(cls, parts: Sequence[RankingData]) -> RankingData:
+        """The queries of several data sets, one after the other; their ids are left as they are."""
+        sizes = np.concatenate([part.sizes for part in parts])
+        weighted = any(part.query_weight is not None for part in parts)
+        return cls(
+            stack_rows([part.X for part in parts]),
+            np.concatenate([part.relevance for part in parts]),
+            np.concatenate(([0], np.cumsum(sizes))),
+            np.concatenate([part.query_ids for part in parts]),
+            np.concatenate([part.weights for part in parts]) if weighted else None,
+            parts[0].feature_names,
+            scaling=parts[0].scaling,
+        )
 
 
 def no_pairs(n_samples: int, n_queries: int) -> DataError:
@@ -419,18 +322,3 @@ def _query_weight(
             "a query, because a pair of rows takes the weight of its query"
         )
     return first
-
-
-def _one_hot(classes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    if classes.dtype.kind == "f" and not np.isfinite(classes).all():
-        raise DataError(f"class is missing (NaN) at row {np.flatnonzero(~np.isfinite(classes))[0]}")
-    if classes.dtype.kind in "OT":
-        classes = integers_or_strings(classes.astype(object), "class")
-    if classes.dtype.kind not in "iufbU":
-        raise DataError(
-            f"classes must be integers, floats, booleans or strings, not of type {classes.dtype}"
-        )
-    labels, inverse = np.unique(classes, return_inverse=True)
-    relevance = np.zeros((len(classes), len(labels)))
-    relevance[np.arange(len(classes)), inverse] = 1.0
-    return relevance, labels

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.datasets.catalogue import Splits, data_set
 from rankplug.parameters import Integer
 

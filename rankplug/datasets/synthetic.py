@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankplug.data import RankingData
 from rankplug.data.arrays import index_type
-from rankplug.data.ranking import RankingData
 from rankplug.datasets.catalogue import Splits, data_set
 from rankplug.exceptions import ParameterError
 from rankplug.parameters import Choice, Integer

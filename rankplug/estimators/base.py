@@ -11,9 +11,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankplug.exceptions import DataError, ParameterError, RankplugError
-from rankplug.models.base import Model
-from rankplug.solver.base import Data, Solver, SolverResult
-from rankplug.solver.registry import make_solver
+from rankplug.models import Model
+from rankplug.solver import Data, Solver, SolverResult, make_solver
 
 __all__ = ["SolverEstimator", "mean_of_defined", "one_validation_set"]
 

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import tables
-from rankplug.data.arrays import real_vector
-from rankplug.data.ranking import LabelRankingData
+from rankplug.data import LabelRankingData, real_vector, tables
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
 from rankplug.exceptions import DataError
 from rankplug.metrics import per_instance
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 
 __all__ = ["LabelRanker"]
 

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data.arrays import rank_in_queries
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData, rank_in_queries
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
 from rankplug.exceptions import ParameterError
 from rankplug.metrics import Ndcg, per_query
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 
 __all__ = ["NO_RELEVANT_ROW", "Ranker", "ndcg_of_queries"]
 

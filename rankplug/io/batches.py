@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import tables
-from rankplug.data.arrays import Matrix
+from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID

@@ -15,8 +15,8 @@ from tqdm import tqdm
 from rankplug.exceptions import DataError
 from rankplug.io.batches import Batch, read_batches
 from rankplug.io.table_writer import table_writer
+from rankplug.models import Model
 from rankplug.models import answers as outputs
-from rankplug.models.base import Model
 
 __all__ = ["predict_file"]
 

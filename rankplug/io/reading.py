@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import label_roles, query_roles, read_columns
 from rankplug.io.files import InputFile, Paths, input_files, refuse_unfit

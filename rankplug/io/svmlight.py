@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix, index_type
-from rankplug.data.ranking import RankingData
+from rankplug.data import Matrix, RankingData
+from rankplug.data.arrays import index_type
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.rows import Rows, written_ids

@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy import sparse
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
 from rankplug.io.files import format_to_write, replacing

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankplug.data.arrays import group_queries, real_array
+from rankplug.data import PreferenceData, RankingData, group_queries, real_array
 from rankplug.exceptions import DataError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import split_into_blocks
@@ -18,6 +18,7 @@ __all__ = [
     "Measured",
     "evaluate",
     "evaluate_labels",
+    "measure_data",
     "measure_instances",
     "measure_queries",
     "per_instance",
@@ -166,6 +167,25 @@ def measure_instances(
         raise DataError("no relevance (nothing but NaN): there is nothing to evaluate")
     query_ptr = np.concatenate(([0], np.cumsum(compared.sum(axis=1))))
     return _measure(labels[compared], score[compared], query_ptr, metrics)
+
+
+def measure_data(data: PreferenceData, scores: ArrayLike, metrics: Metrics) -> dict[str, Measured]:
+    """Values and weights of each metric for the examples of data of either task.
+
+    Parameters
+    ----------
+    data : RankingData or LabelRankingData
+    scores : array-like of the shape of ``data.relevance``
+    metrics : str, Metric or iterable of them
+
+    Raises
+    ------
+    DataError, UnknownNameError, ParameterError
+        As `per_query` and `per_instance`.
+    """
+    if isinstance(data, RankingData):
+        return measure_queries(data.relevance, scores, data.qid, metrics)
+    return measure_instances(data.relevance, scores, metrics)
 
 
 def _measure(

@@ -18,13 +18,11 @@ from packaging.specifiers import SpecifierSet
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 
-from rankplug.estimators.base import SolverEstimator
-from rankplug.estimators.label_ranker import LabelRanker
-from rankplug.estimators.ranker import Ranker
+from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
 from rankplug.mlflow import _private
 from rankplug.mlflow.flavor import FLAVOR_NAME
 from rankplug.mlflow.trainings import Training, TrainingLog
-from rankplug.solver.base import Data, Solver
+from rankplug.solver import Data, Solver
 
 __all__ = ["autolog"]
 

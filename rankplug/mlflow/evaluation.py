@@ -16,7 +16,7 @@ from mlflow.models.evaluation import artifacts as _mlflow_artifacts
 from mlflow.models.evaluation.base import EvaluationArtifact
 from numpy.typing import NDArray
 
-from rankplug.data.arrays import group_queries
+from rankplug.data import group_queries
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.metrics import Ndcg, parse_metric
 from rankplug.metrics.evaluation import Measured, measure_instances, measure_queries

@@ -24,8 +24,8 @@ from rankplug.mlflow.requirements import (
 from rankplug.mlflow.scoring import ScoringModel
 from rankplug.mlflow.serving import guard_scoring_server
 from rankplug.mlflow.signature import default_signature, named_example
-from rankplug.models.base import Model
-from rankplug.models.loading import load_model as load_saved_model
+from rankplug.models import Model
+from rankplug.models import load_model as load_saved_model
 from rankplug.models.pipelines import flat_steps, pipeline_model
 from rankplug.system.new_folder import new_folder
 

@@ -13,7 +13,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.types import Schema, TensorSpec
 
 from rankplug import __version__
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.recipe import Files, Recipe
 from rankplug.runner import data_digest
 

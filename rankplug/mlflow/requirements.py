@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from rankplug.mlflow import _private
-from rankplug.models.base import Model
+from rankplug.models import Model
 
 __all__ = ["get_default_conda_env", "get_default_pip_requirements", "write_environment"]
 

@@ -14,8 +14,8 @@ from rankplug.data import tables
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.mlflow._private import params_of_the_caller
 from rankplug.mlflow.signature import QID, feature_columns
+from rankplug.models import Model
 from rankplug.models import answers as outputs
-from rankplug.models.base import Model
 
 __all__ = ["ScoringModel"]
 

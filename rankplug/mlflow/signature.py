@@ -9,7 +9,7 @@ import pandas as pd
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 
-from rankplug.models.base import Model
+from rankplug.models import Model
 
 __all__ = ["PARAMS", "QID", "default_signature", "feature_columns", "named_example"]
 

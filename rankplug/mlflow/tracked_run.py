@@ -17,7 +17,7 @@ from mlflow.tracking.context.registry import resolve_tags
 
 from rankplug.mlflow.flavor import save_model
 from rankplug.mlflow.store import Store, environment_defaults
-from rankplug.models.base import Model
+from rankplug.models import Model
 
 __all__ = ["RunStatus", "TrackedRun"]
 

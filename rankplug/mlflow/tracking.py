@@ -54,7 +54,7 @@ from rankplug.mlflow.tracked_run import RunStatus, TrackedRun
 from rankplug.recipe import Dataset, Recipe
 from rankplug.report import REPORT_FILES, Outcome, Report, to_markdown
 from rankplug.runner import Observer
-from rankplug.solver.base import Data, Progress, Solver
+from rankplug.solver import Data, Progress, Solver
 from rankplug.tuning import TuneObserver
 
 __all__ = ["MlflowObserver"]

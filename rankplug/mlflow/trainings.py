@@ -14,14 +14,14 @@ from mlflow.entities import DatasetInput, Param
 from mlflow.exceptions import MlflowException
 from mlflow.tracking.context.registry import resolve_tags
 
-from rankplug.data.ranking import RankingData
-from rankplug.estimators.base import SolverEstimator
+from rankplug.data import RankingData
+from rankplug.estimators import SolverEstimator
 from rankplug.exceptions import DataError
 from rankplug.metrics import evaluate, evaluate_labels, parse_metric
 from rankplug.mlflow.flavor import log_model
 from rankplug.mlflow.inputs import describe_input
 from rankplug.mlflow.run_metrics import final_metrics, history_metrics, score_metrics
-from rankplug.solver.base import Data, Solver
+from rankplug.solver import Data, Solver
 
 __all__ = ["Training", "TrainingLog"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rankplug.data.arrays import rank_in_queries
+from rankplug.data import rank_in_queries
 from rankplug.exceptions import ParameterError, nearest
 
 __all__ = ["Form", "label_ranks", "ranks", "requested", "top_k", "top_k_labels"]

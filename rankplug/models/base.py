@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import tables
-from rankplug.data.arrays import Matrix, as_matrix
+from rankplug.data import Matrix, as_matrix, tables
 from rankplug.exceptions import DataError
 from rankplug.system.new_folder import new_folder
 

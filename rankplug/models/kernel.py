@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix, as_matrix
+from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.kernels import Kernel
 from rankplug.models.base import Model

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast import passes
-from rankplug.data.arrays import Matrix
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models.base import _ARRAYS, Model, _is_text, _names
 from rankplug.system.safe_files import load_arrays, load_numbers
@@ -107,9 +106,9 @@ class LabelLinearModel(Model):
 
 def linear_model(w: NDArray[np.float64], data: RankingData | LabelRankingData) -> Model:
     """The model of the weights that a linear solver found: one vector, or one for each label."""
-    if isinstance(data, LabelRankingData):
-        return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)
-    return LinearModel(w)
+    if data.n_labels is None:
+        return LinearModel(w)
+    return LabelLinearModel(w.reshape(data.n_labels, -1), data.labels)
 
 
 def linear_weights(model: Model) -> NDArray[np.float64]:

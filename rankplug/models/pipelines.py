@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data.arrays import Matrix
+from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models.base import Model
 from rankplug.models.wrapped import WrappedModel

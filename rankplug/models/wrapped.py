@@ -9,9 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.arrays import Matrix, row_blocks
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.data.scaling import ScaleName, Scaling, fit_scaling
+from rankplug.data import (
+    LabelRankingData,
+    Matrix,
+    RankingData,
+    ScaleName,
+    Scaling,
+    fit_scaling,
+    row_blocks,
+)
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models.base import Model
 from rankplug.models.loading import model_class
@@ -42,8 +48,8 @@ def scaling_for(
         If sparse features would become dense, features that were scaled already would be scaled
         again, or only the validation data were scaled.
     """
-    done = _known_scaling(data)
-    if done is None and valid is not None and _known_scaling(valid) is not None:
+    done = data.scaling
+    if done is None and valid is not None and valid.scaling is not None:
         raise DataError(
             "the validation data were scaled when they were prepared, but not the training data: "
             "prepare both alike"
@@ -56,10 +62,6 @@ def scaling_for(
     return fit_scaling(data.X, scale) if done is None else done
 
 
-def _known_scaling(data: RankingData | LabelRankingData) -> Scaling | None:
-    return data.scaling if isinstance(data, RankingData) else None
-
-
 def predict_data(model: Model, data: RankingData | LabelRankingData) -> NDArray[np.float64]:
     """Scores of the rows of data by a model of unscaled features.
 
@@ -67,7 +69,7 @@ def predict_data(model: Model, data: RankingData | LabelRankingData) -> NDArray[
     `ScaledModel` as they are if it scales alike; for other models their scaling is undone, up to
     rounding.
     """
-    scaling = _known_scaling(data)
+    scaling = data.scaling
     if scaling is None:
         return model.predict(data.X)
     if isinstance(model, ScaledModel) and model.scaling.equals(scaling):

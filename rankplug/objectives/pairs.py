@@ -17,11 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.shards.base import Evaluate, Shard
-from rankplug.shards.local import Shards, open_shards
-from rankplug.shards.reductions import Reduction, pair_weights
-from rankplug.shards.remote import RemoteRankingData
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.shards import (
+    Evaluate,
+    Reduction,
+    RemoteRankingData,
+    Shard,
+    Shards,
+    open_shards,
+    pair_weights,
+)
 
 __all__ = [
     "Hinge",

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankplug.data.arrays import Matrix
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.kernels import default_gamma, squared_norms
 from rankplug.objectives.pairs import Reduction, SquaredHinge, open_pairs
-from rankplug.shards.remote import RemoteRankingData
+from rankplug.shards import RemoteRankingData
 
 if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution

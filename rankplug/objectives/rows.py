@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug._fast import passes
-from rankplug.data.arrays import Matrix, even_spans, row_slice
+from rankplug.data import Matrix, even_spans, row_slice
 from rankplug.system.interruption import raise_if_overdue
 
 __all__ = ["Rows"]

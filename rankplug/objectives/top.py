@@ -29,8 +29,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.arrays import far_origin
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData, far_origin
 from rankplug.exceptions import DataError
 from rankplug.objectives.rows import Rows
 

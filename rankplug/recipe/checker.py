@@ -27,8 +27,7 @@ from rankplug.recipe.schema import (
     Tune,
 )
 from rankplug.recipe.strict_yaml import Node
-from rankplug.solver.base import Solver
-from rankplug.solver.registry import solver_class
+from rankplug.solver import Solver, solver_class
 
 __all__ = ["RecipeChecker"]
 

@@ -35,15 +35,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from rankplug.data.arrays import Matrix
-from rankplug.data.ranking import RankingData
-from rankplug.data.scaling import Scaling
+from rankplug.data import Matrix, RankingData, Scaling
 from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.metrics import evaluate, evaluate_labels, parse_metric
-from rankplug.models.base import Model
-from rankplug.models.wrapped import ScaledModel, predict_data
+from rankplug.models import Model, ScaledModel, predict_data
 from rankplug.report.outcome import LearningPoint
-from rankplug.solver.base import Data, Solver
+from rankplug.solver import Data, Solver
 
 __all__ = ["learning_curve", "measure", "seconds_to_share", "training_costs"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.solver.base import SolverResult
+from rankplug.solver import SolverResult
 
 __all__ = ["SANITY_SOLVERS", "LearningPoint", "Outcome", "ParetoTrials", "Trial", "TuningSummary"]
 

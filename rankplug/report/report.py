@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.metrics import parse_metric
 from rankplug.report import csv_tables, html, markdown, tables
 from rankplug.report.outcome import SANITY_SOLVERS, Outcome, ParetoTrials

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome
 from rankplug.runner.splits import Splits
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 
 __all__ = ["data_digest", "digests"]
 

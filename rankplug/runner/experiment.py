@@ -17,7 +17,7 @@ from rankplug.runner.sanity import competitors
 from rankplug.runner.splits import Splits, load_splits, query_ids
 from rankplug.runner.tuner import Search
 from rankplug.runner.turn import Turn
-from rankplug.solver.registry import make_solver
+from rankplug.solver import make_solver
 from rankplug.system.interruption import ending_loop
 
 __all__ = ["run"]

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError
 from rankplug.runner.splits import Splits
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 
 __all__ = ["Folds", "make_folds"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, Report
 from rankplug.runner.splits import Splits
-from rankplug.solver.base import Progress, Solver
+from rankplug.solver import Progress, Solver
 from rankplug.tuning import TuneObserver
 
 __all__ = ["Observer", "Observers"]

@@ -12,7 +12,7 @@ from rankplug.report import Outcome, TuningSummary
 from rankplug.runner.folds import make_folds
 from rankplug.runner.splits import Splits, describe
 from rankplug.runner.trainer import Prepared, evaluated, prepare
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 
 __all__ = ["Part", "Plan", "make_plan"]
 

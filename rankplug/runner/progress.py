@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplug.report import Outcome
 from rankplug.runner.observer import Observer
-from rankplug.solver.base import Progress, Solver
+from rankplug.solver import Progress, Solver
 from rankplug.tuning import TuneObserver, TuneProgress
 
 __all__ = ["ProgressBars"]

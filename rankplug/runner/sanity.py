@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import SolverUnavailableError, UnknownNameError
 from rankplug.recipe import Entry, Recipe
 from rankplug.report import SANITY_SOLVERS
-from rankplug.solver.base import Data
-from rankplug.solver.registry import solver_class
+from rankplug.solver import Data, solver_class
 
 __all__ = ["competitors"]
 

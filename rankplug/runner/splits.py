@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.io import read_data
 from rankplug.metrics import parse_metric
 from rankplug.recipe import Dataset, Files, Recipe
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 
 __all__ = ["Splits", "describe", "load_splits", "query_ids"]
 

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
-from rankplug.data.scaling import Scaling
+from rankplug.data import RankingData, Scaling
 from rankplug.metrics import evaluate, evaluate_labels, per_instance, per_query
-from rankplug.models.wrapped import ScaledModel, predict_data, scaling_for
+from rankplug.models import ScaledModel, predict_data, scaling_for
 from rankplug.recipe import Scale
 from rankplug.report import Outcome
 from rankplug.report.costs import training_costs
 from rankplug.runner.splits import Splits
-from rankplug.solver.base import Callback, Data, Solver
+from rankplug.solver import Callback, Data, Solver
 
 __all__ = ["Prepared", "evaluated", "prepare", "scored", "trained"]
 

@@ -12,7 +12,7 @@ from rankplug.metrics import parse_metric
 from rankplug.recipe import Entry, Recipe, Tune
 from rankplug.report import ParetoTrials, TuningSummary
 from rankplug.runner.splits import Splits
-from rankplug.solver.base import Data, Solver
+from rankplug.solver import Data, Solver
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
 __all__ = ["Search", "TrialLog", "is_tunable", "tuned"]

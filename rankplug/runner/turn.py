@@ -14,7 +14,7 @@ from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
 from rankplug.runner.trainer import Prepared, scored, trained
 from rankplug.runner.tuner import Search, TrialLog, is_tunable, tuned
-from rankplug.solver.base import Progress, Solver
+from rankplug.solver import Progress, Solver
 
 __all__ = ["Turn"]
 

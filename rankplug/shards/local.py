@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import even_spans, row_slice
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
 from rankplug.shards.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped

@@ -16,7 +16,7 @@ from scipy import linalg, sparse
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data.arrays import Matrix
+from rankplug.data import Matrix
 
 __all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows"]
 

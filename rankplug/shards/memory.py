@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rankplug.data.arrays import Matrix
+from rankplug.data import Matrix
 from rankplug.exceptions import DataError
 
 __all__ = ["Allocate", "MappedMemory", "Memory", "is_mapped"]

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 
 __all__ = ["PairTotals", "Reduction", "pair_totals", "pair_weights"]
 
@@ -45,7 +45,7 @@ class PairTotals:
 
 def pair_totals(data: RankingData | LabelRankingData) -> PairTotals:
     """Count the pairs and the queries (or instances) that have some."""
-    own, counts = _own_weights(data), data.pair_counts
+    own, counts = data.weights, data.pair_counts
     return PairTotals(float(own @ counts), float(own[counts > 0].sum()))
 
 
@@ -61,7 +61,7 @@ def pair_weights(
     totals : PairTotals, optional
         Those of all data, if `data` are only a part.
     """
-    own = _own_weights(data)
+    own = data.weights
     if reduction == "sum":
         return own
     totals = totals or pair_totals(data)
@@ -70,9 +70,3 @@ def pair_weights(
     counts = data.pair_counts
     per_query: Vector = own / (np.maximum(counts, 1) * totals.queries_with_pairs)
     return np.where(counts > 0, per_query, 0.0)
-
-
-def _own_weights(data: RankingData | LabelRankingData) -> Vector:
-    weight = data.query_weight if isinstance(data, RankingData) else None
-    n_queries = data.n_queries if isinstance(data, RankingData) else data.n_samples
-    return np.ones(n_queries) if weight is None else weight

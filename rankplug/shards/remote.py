@@ -18,6 +18,7 @@ class RemoteRankingData(ABC):
     """
 
     feature_names: tuple[str, ...] | None
+    n_labels: None = None  # rows themselves are ranked
 
     @property
     @abstractmethod

@@ -14,11 +14,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData, Task
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
-from rankplug.models.base import Model
+from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Real, check_parameters
-from rankplug.shards.remote import RemoteRankingData
+from rankplug.shards import RemoteRankingData
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
@@ -43,7 +43,6 @@ _ROUNDING = 1e-8
 Data: TypeAlias = RankingData | LabelRankingData
 Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-Task: TypeAlias = Literal["query-document", "label-ranking"]
 
 
 @dataclass(frozen=True)
@@ -274,13 +273,11 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{self.name} needs RankingData or LabelRankingData, not {type(data).__name__}: "
                 "make them with RankingData.from_arrays(X, y, qid)"
             )
-        task: Task = "query-document" if isinstance(data, RankingData) else "label-ranking"
-        if task not in self.tags.tasks:
-            raise DataError(f"{self.name} solves {', '.join(self.tags.tasks)}, not {task}")
+        if data.task not in self.tags.tasks:
+            raise DataError(f"{self.name} solves {', '.join(self.tags.tasks)}, not {data.task}")
         if sparse.issparse(data.X) and not self.tags.sparse:
             raise DataError(f"{self.name} takes dense features only: pass X.toarray()")
-        n_labels = 1 if isinstance(data, RankingData) else data.n_labels
-        if 8 * data.n_features * n_labels > physical_memory():
+        if 8 * data.n_features * (data.n_labels or 1) > physical_memory():
             raise DataError(
                 f"{data.n_features:,} features: this machine's memory does not hold a weight for "
                 "each; is an index in the data wrong?"
@@ -385,10 +382,9 @@ def _initial_model(
         raise ParameterError(
             f"init has {model.n_features} features but the data have {data.n_features}"
         )
-    n_labels = data.n_labels if isinstance(data, LabelRankingData) else None
-    if model.n_labels != n_labels:
+    if model.n_labels != data.n_labels:
         raise ParameterError(
-            f"init scores {_scored(model.n_labels)} but the data ask for {_scored(n_labels)}"
+            f"init scores {_scored(model.n_labels)} but the data ask for {_scored(data.n_labels)}"
         )
     return model
 

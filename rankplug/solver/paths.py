@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from rankplug.exceptions import ParameterError
-from rankplug.shards.remote import RemoteRankingData
+from rankplug.shards import RemoteRankingData
 from rankplug.solver.base import Data, RandomState, Solver, SolverResult, as_generator
 from rankplug.system.interruption import interruptible
 

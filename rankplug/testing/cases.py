@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from rankplug.exceptions import ConvergenceWarning
-from rankplug.solver.base import Solver, SolverResult, Task
+from rankplug.solver import Solver, SolverResult, Task
 from rankplug.testing.problems import Problem, make_problem
 
 __all__ = ["Case", "arrays", "assert_close", "predict", "refusal"]

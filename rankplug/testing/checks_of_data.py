@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from rankplug.exceptions import DataError
-from rankplug.solver.base import Task
+from rankplug.solver import Task
 from rankplug.testing.cases import Case, arrays, assert_close, refusal
 from rankplug.testing.problems import make_problem
 

@@ -13,10 +13,9 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from rankplug.exceptions import ConvergenceWarning, ParameterError
-from rankplug.models.linear import LinearModel
-from rankplug.models.loading import load_model
+from rankplug.models import LinearModel, load_model
 from rankplug.parameters import check_parameters
-from rankplug.solver.base import Progress, SolverTags, Status, Task
+from rankplug.solver import Progress, SolverTags, Status, Task
 from rankplug.testing.cases import Case, assert_close, predict, refusal
 from rankplug.testing.problems import pair_accuracy
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 from rankplug.testing import checks_of_data as data
 from rankplug.testing import checks_of_solvers as solvers
 from rankplug.testing.cases import Case

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.solver.base import Data, Task
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.solver import Data, Task
 
 __all__ = ["Problem", "make_problem", "pair_accuracy"]
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
-from rankplug.models.base import Model
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.data import RankingData
+from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug.parameters import Real
-from rankplug.solver.base import Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
 
 __all__ = ["PairDirection"]
 

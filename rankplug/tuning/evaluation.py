@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rankplug.metrics.evaluation import Measured
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 from rankplug.tuning.problem import Problem
 from rankplug.tuning.records import PathStep, TrialStep
 from rankplug.tuning.training import Trained, Trainer, train_here

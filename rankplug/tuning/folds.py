@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.data.scaling import ScaleName
+from rankplug.data import LabelRankingData, RankingData, ScaleName
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.models.wrapped import scaling_for
+from rankplug.models import scaling_for
 from rankplug.parameters import Integer
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 
 __all__ = ["Fold", "make_folds"]
 

@@ -18,7 +18,7 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ClusterError, RankplugError
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 from rankplug.system.locks import Workers
 from rankplug.tuning.budget import Budget
 from rankplug.tuning.evaluation import Evaluation

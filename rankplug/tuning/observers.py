@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 from rankplug.tuning.records import Cost, TrialRecord, TrialStep, TuneResult
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rankplug.exceptions import ParameterError
 from rankplug.parameters import Integer, Real
-from rankplug.solver.base import Solver
+from rankplug.solver import Solver
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution, FloatDistribution

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import RankingData
-from rankplug.data.scaling import ScaleName
+from rankplug.data import RankingData, ScaleName
 from rankplug.exceptions import DataError
 from rankplug.metrics import Metric
 from rankplug.metrics.evaluation import Measured, measure_instances, measure_queries
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 from rankplug.tuning.folds import Fold, make_folds
 from rankplug.tuning.records import Cost
 

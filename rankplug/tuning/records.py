@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from rankplug.solver.base import Solver, SolverResult
+from rankplug.solver import Solver, SolverResult
 
 if TYPE_CHECKING:
     from optuna import Study

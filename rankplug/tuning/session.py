@@ -24,7 +24,7 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ConvergenceWarning, ParameterError, TuningError
-from rankplug.solver.base import Solver, SolverResult
+from rankplug.solver import Solver, SolverResult
 from rankplug.system.interruption import ending_loop
 from rankplug.system.locks import Workers
 from rankplug.tuning.budget import Budget

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import ParameterError
-from rankplug.solver.base import Data
+from rankplug.solver import Data
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplug.exceptions import ParameterError, nearest
 from rankplug.parameters import Integer, Optional, Parameter, Real
-from rankplug.solver.base import Data, Solver
+from rankplug.solver import Data, Solver
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

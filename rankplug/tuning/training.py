@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rankplug.metrics.evaluation import Measured
-from rankplug.models.base import Model
-from rankplug.solver.base import Solver, SolverResult
-from rankplug.solver.paths import iterate_path
+from rankplug.models import Model
+from rankplug.solver import Solver, SolverResult, iterate_path
 from rankplug.system.interruption import stopped_by
 from rankplug.tuning.problem import Problem
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from sklearn.base import clone
 
-from rankplug.data.scaling import ScaleName
+from rankplug.data import ScaleName
 from rankplug.exceptions import ParameterError
 from rankplug.metrics import parse_metric
-from rankplug.models.wrapped import ScaledModel, scaling_for
+from rankplug.models import ScaledModel, scaling_for
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
-from rankplug.solver.base import Data, Solver, SolverResult, check_validation
-from rankplug.solver.registry import make_solver
+from rankplug.solver import Data, Solver, SolverResult, check_validation, make_solver
 from rankplug.tuning.budget import Budget
 from rankplug.tuning.observers import Observers, TuneObserver, TuneProgress
 from rankplug.tuning.paths import PathWish

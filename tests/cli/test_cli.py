@@ -14,7 +14,7 @@ from rankplug.exceptions import DataError
 from rankplug.recipe.packaged import packaged_recipes, summary
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, experiment, turn
-from rankplug.solver.registry import SolverInfo
+from rankplug.solver import SolverInfo
 
 RECIPE = """
 name: small
@@ -126,7 +126,7 @@ def test_an_earlier_report_is_not_overwritten(recipe, capsys):
 
 def broken(error):
     def make_solver(name, **params):
-        from rankplug.solver.registry import make_solver
+        from rankplug.solver import make_solver
 
         solver = make_solver(name, **params)
         if params["C"] == 1e-3:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from rankplug import cli
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.metrics import evaluate, per_query

@@ -129,7 +129,7 @@ def test_the_report_has_its_tests_and_files(report, tmp_path):
 
 
 def test_only_vectors_of_queries_come_here(test, monkeypatch):
-    from rankplug.models.linear import LinearModel
+    from rankplug.models import LinearModel
 
     came = []
     gather = type(test).map

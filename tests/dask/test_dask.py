@@ -19,7 +19,7 @@ from rankplug import RankingData, list_solvers, make_solver
 from rankplug.dask import ClusterData, Ranker
 from rankplug.dask import cluster_shards as coordinator
 from rankplug.exceptions import ClusterError, DataError, ParameterError
-from rankplug.objectives.pairs import SquaredHinge, open_pairs
+from rankplug.objectives import SquaredHinge, open_pairs
 
 N, D, QUERIES = 600, 6, 40
 NAMES = [f"f{j}" for j in range(D)]

@@ -14,10 +14,9 @@ from rankplug.dask.mirror import follow
 from rankplug.dask.reading import Refusal, assemble, ends_of, read_partition
 from rankplug.dask.runs import equal_runs
 from rankplug.exceptions import DataError
-from rankplug.objectives.pairs import Hinge, SmoothedHinge, SquaredHinge
-from rankplug.shards.base import Shard
-from rankplug.shards.local import open_shards
-from rankplug.shards.reductions import pair_totals, pair_weights
+from rankplug.objectives import Hinge, SmoothedHinge, SquaredHinge
+from rankplug.shards import Shard, open_shards, pair_weights
+from rankplug.shards.reductions import pair_totals
 
 N_FEATURES = 5
 

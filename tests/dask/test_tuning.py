@@ -11,8 +11,8 @@ import pytest
 
 import rankplug
 from rankplug.exceptions import ClusterError, DataError, ParameterError, TuningError
-from rankplug.models.linear import LinearModel
-from rankplug.solver.base import SolverResult
+from rankplug.models import LinearModel
+from rankplug.solver import SolverResult
 from rankplug.tuning import TuneObserver
 
 distributed = pytest.importorskip("distributed")

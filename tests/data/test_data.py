@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from rankplug.data.arrays import as_matrix, group_queries
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData, as_matrix, group_queries
 from rankplug.exceptions import DataError
 
 qids = st.lists(st.integers(0, 4), min_size=1, max_size=30)
@@ -406,3 +405,65 @@ def test_rows_of_a_sparse_matrix_that_reach_outside_and_come_back(end):
     X.indptr[1:] = [10**6, 10**6, end]
     with pytest.raises(DataError, match="not a valid sparse matrix: index pointer values"):
         RankingData.from_arrays(X, [0, 1, 2])
+
+
+def test_data_of_both_tasks_are_described_in_the_same_words():
+    g = np.random.default_rng(0)
+    X = g.normal(size=(9, 3))
+    rows = RankingData.from_arrays(X, g.integers(0, 3, 9), [5, 5, 5, 2, 2, 9, 9, 9, 9])
+    labels = LabelRankingData.from_arrays(X, g.permuted(np.tile(np.arange(4), (9, 1)), axis=1))
+    assert (rows.task, rows.unit, rows.n_examples, rows.n_labels) == (
+        "query-document",
+        "queries",
+        3,
+        None,
+    )
+    assert (labels.task, labels.unit, labels.n_examples, labels.n_labels) == (
+        "label-ranking",
+        "instances",
+        9,
+        4,
+    )
+    assert rows.example_ids.tolist() == [5, 2, 9]
+    assert rows.sizes.tolist() == [3, 2, 4]
+    assert rows.row_query.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+    assert labels.sizes.tolist() == [4] * 9
+    assert labels.row_query.tolist() == labels.example_ids.tolist() == list(range(9))
+    for data in (rows, labels):
+        assert data.weights.tolist() == [1.0] * data.n_examples
+        assert data.pair_counts.shape == data.weights.shape
+
+
+@given(st.data())
+def test_stacked_parts_are_the_whole(draw):
+    g = np.random.default_rng(draw.draw(st.integers(0, 99)))
+    n = draw.draw(st.integers(2, 12))
+    X = g.normal(size=(n, 2))
+    if draw.draw(st.booleans()):
+        X = sparse.csr_array(X)
+    qid = np.sort(g.integers(0, 4, n))
+    weight = g.random(4)[qid] if draw.draw(st.booleans()) else None
+    whole = [
+        RankingData.from_arrays(X, g.integers(0, 3, n), qid, sample_weight=weight),
+        LabelRankingData.from_arrays(X, g.normal(size=(n, 3))),
+    ]
+    for data in whole:
+        cut = draw.draw(st.integers(0, data.n_examples))
+        spans = [range(cut), range(cut, data.n_examples)]
+        again = type(data).stack([data.take(span) for span in spans if len(span)])
+        assert type(again.X) is type(data.X)
+        assert abs(again.X - data.X).max() == 0
+        assert np.array_equal(again.relevance, data.relevance)
+        assert np.array_equal(again.example_ids, data.example_ids)
+        assert np.array_equal(again.weights, data.weights)
+        for mine, theirs in zip(again.structure, data.structure, strict=True):
+            assert np.array_equal(mine, theirs)
+
+
+def test_labels_are_taken_by_instance():
+    data = LabelRankingData.from_arrays([[0.0], [1.0], [2.0]], [[0, 1], [1, 0], [2, 1]])
+    part = data.take([2, 0])
+    assert part.X.ravel().tolist() == [2.0, 0.0]
+    assert part.relevance.tolist() == [[2.0, 1.0], [0.0, 1.0]]
+    with pytest.raises(DataError, match="no instance at position 3: there are 3"):
+        data.take([3])

@@ -5,12 +5,9 @@ import pytest
 from scipy import sparse
 
 import rankplug
-from rankplug.data.ranking import RankingData
-from rankplug.data.scaling import Scaling, fit_scaling
+from rankplug.data import RankingData, Scaling, fit_scaling
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models.linear import LinearModel
-from rankplug.models.loading import load_model
-from rankplug.models.wrapped import ScaledModel
+from rankplug.models import LinearModel, ScaledModel, load_model
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from rankplug import datasets, metrics
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError, UnknownNameError
 
 SMALL = {

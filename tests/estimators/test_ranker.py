@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import rankplug
 from rankplug import LabelRanker, Ranker
 from rankplug.exceptions import DataError, ParameterError, UnknownNameError
-from rankplug.solver.base import Solver, SolverTags
+from rankplug.solver import Solver, SolverTags
 from rankplug.testing import PairDirection, make_problem
 
 

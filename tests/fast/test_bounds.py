@@ -15,7 +15,7 @@ import rankplug
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug._fast.projection import soft_projection
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.testing.graphs import graph_loss
 
 WALL = 40

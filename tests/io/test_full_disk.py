@@ -14,8 +14,7 @@ import rankplug
 from rankplug import cli
 from rankplug.exceptions import TuningError
 from rankplug.io.files import replacing
-from rankplug.models.linear import LinearModel
-from rankplug.models.loading import load_model
+from rankplug.models import LinearModel, load_model
 from rankplug.tuning import tune
 
 

@@ -14,7 +14,7 @@ from pyarrow import feather, parquet
 from scipy import sparse
 
 import rankplug
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import FORMATS, read_data, read_label_data, svmlight, write_data
 from rankplug.io.files import InputFile

@@ -16,13 +16,12 @@ from scipy import sparse
 import rankplug
 from rankplug import RankingData, prepare, read_data, write_data
 from rankplug.cli import main
-from rankplug.data.scaling import fit_scaling
+from rankplug.data import fit_scaling
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import open_prepared, svmlight, verify_prepared
 from rankplug.io.batches import read_batches
 from rankplug.io.prepared import arranging, inputs, journal, raw_rows, sealing
-from rankplug.models.linear import LinearModel
-from rankplug.models.wrapped import ScaledModel, predict_data
+from rankplug.models import LinearModel, ScaledModel, predict_data
 from rankplug.recipe.loader import load_recipe
 from rankplug.runner import run
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 import rankplug
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, RankplugError
 
 SAME, WORKS, EITHER = "same", "works", "either"

@@ -26,7 +26,7 @@ import numpy as np
 
 import rankplug
 from rankplug.mlflow.scoring import ScoringModel
-from rankplug.models.loading import load_model
+from rankplug.models import load_model
 from rankplug.recipe.loader import load_recipe
 from rankplug.runner import run
 from rankplug.tuning import tune

@@ -16,7 +16,7 @@ from sklearn.preprocessing import MaxAbsScaler
 
 import rankplug
 from rankplug import LabelRanker, Ranker
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.metrics import evaluate
 
 pytestmark = [

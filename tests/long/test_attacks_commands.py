@@ -11,7 +11,7 @@ import pytest
 from attacks import assert_refused, quietly
 
 from rankplug import cli
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.recipe.loader import load_recipe
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, run, turn

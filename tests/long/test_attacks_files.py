@@ -14,7 +14,7 @@ from rankplug.exceptions import DataError
 from rankplug.io import read_data, read_label_data, write_data
 from rankplug.io.batches import read_batches
 from rankplug.io.predictions import predict_file
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 

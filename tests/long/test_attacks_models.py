@@ -15,11 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import rankplug.mlflow
 from rankplug import Ranker
-from rankplug.data.scaling import fit_scaling
+from rankplug.data import fit_scaling
 from rankplug.mlflow import serving
-from rankplug.models.loading import load_model
+from rankplug.models import ScaledModel, load_model
 from rankplug.models.pipelines import pipeline_model
-from rankplug.models.wrapped import ScaledModel
 
 pytestmark = [
     pytest.mark.usefixtures("no_hang"),

@@ -23,7 +23,7 @@ from attacks import (
 )
 from scipy import sparse
 
-from rankplug.data.ranking import LabelRankingData
+from rankplug.data import LabelRankingData
 from rankplug.kernels import Kernel, default_gamma
 from rankplug.testing.graphs import graph_loss
 from rankplug.testing.oracles import pair_differences

@@ -30,14 +30,12 @@ from sklearn.tree._tree import Tree
 import rankplug
 from rankplug import load_model
 from rankplug.cli import main
-from rankplug.data.scaling import Scaling
+from rankplug.data import Scaling
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError, RecipeError
 from rankplug.io.batches import read_batches
 from rankplug.kernels import Kernel
-from rankplug.models.kernel import KernelModel
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledModel
 from rankplug.models.pipelines import PipelineModel
-from rankplug.models.wrapped import ScaledModel
 from rankplug.recipe.loader import load_recipe
 from rankplug_plugins.baselines.regressor_model import RegressorModel
 from rankplug_plugins.boosting.lightgbm_file import check_lightgbm_text

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, make_solver
 from rankplug.exceptions import DataError, InterruptionWarning, ParameterError
-from rankplug.solver.base import Monitor
+from rankplug.solver import Monitor
 from rankplug.system import interruption
 
 # MLflow's own use of SQLAlchemy and pandas.

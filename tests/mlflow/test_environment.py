@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 import rankplug
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker
-from rankplug.data.scaling import fit_scaling
-from rankplug.models.wrapped import ScaledModel
+from rankplug.data import fit_scaling
+from rankplug.models import ScaledModel
 from rankplug.testing import make_problem
 
 ROOT = Path(__file__).parents[2]

@@ -23,13 +23,11 @@ from sklearn.preprocessing import StandardScaler
 
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, RankingData, __version__
-from rankplug.data.scaling import Scaling
+from rankplug.data import Scaling
 from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.kernels import Kernel
-from rankplug.models.kernel import KernelModel
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledModel
 from rankplug.models.pipelines import PipelineModel
-from rankplug.models.wrapped import ScaledModel
 from rankplug_plugins.boosting import XGBoostPairwise
 
 # MLflow's own use of SQLAlchemy and pandas.

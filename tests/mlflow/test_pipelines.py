@@ -17,7 +17,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, load_model, make_solver
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug.models.pipelines import PipelineModel, pipeline_model
 
 NAMES = ["age", "height (m)", "price", "constant"]

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import rankplug.mlflow
 from rankplug.exceptions import DataError
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import LabelLinearModel, LinearModel
 
 NAMES = ["age", "height (m)", "price"]
 LABELS = ["w", "x", "y", "z"]

@@ -23,7 +23,7 @@ from mlflow.pyfunc import scoring_server
 import rankplug.mlflow
 from rankplug import cli
 from rankplug.mlflow import serving
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")

@@ -19,11 +19,11 @@ from rankplug.exceptions import ParameterError
 from rankplug.mlflow.inputs import data_digest, dataset_inputs
 from rankplug.mlflow.store import TrackingError
 from rankplug.mlflow.tracking import MlflowObserver
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug.recipe import Compare, Dataset, Entry, Files, Recipe, Tune
 from rankplug.report import REPORT_FILES, Outcome
 from rankplug.runner import Observer, experiment, turn
-from rankplug.solver.base import Progress, Solver, SolverResult, SolverTags
+from rankplug.solver import Progress, Solver, SolverResult, SolverTags
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")

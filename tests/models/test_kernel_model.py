@@ -9,8 +9,7 @@ from sklearn.metrics import pairwise
 
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.kernels import Kernel, squared_norms
-from rankplug.models.kernel import KernelModel
-from rankplug.models.loading import load_model
+from rankplug.models import KernelModel, load_model
 
 KERNELS = [
     (Kernel("linear"), pairwise.linear_kernel),

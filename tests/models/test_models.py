@@ -14,8 +14,7 @@ from scipy import sparse
 
 from rankplug import load_model
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models.base import SCHEMA_VERSION
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import SCHEMA_VERSION, LabelLinearModel, LinearModel
 
 NAMES = ("BM25", "größe", "ページ", 'quo"te', "a/b")
 finite = st.floats(allow_nan=False, allow_infinity=False)

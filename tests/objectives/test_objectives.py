@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.objectives.pairs import (
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.objectives import (
     Hinge,
     SmoothedHinge,
     SquaredHinge,
@@ -13,7 +13,7 @@ from rankplug.objectives.pairs import (
     pair_weights,
     squared_hinge_objective,
 )
-from rankplug.shards.local import LocalShards, open_shards
+from rankplug.shards import LocalShards, open_shards
 from rankplug.testing.oracles import (
     hinge_primal,
     pair_differences,

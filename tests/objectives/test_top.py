@@ -6,9 +6,8 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 import rankplug
-from rankplug.data.arrays import far_origin
-from rankplug.data.ranking import RankingData
-from rankplug.objectives.rows import Rows
+from rankplug.data import RankingData, far_origin
+from rankplug.objectives import Rows
 
 
 @pytest.fixture

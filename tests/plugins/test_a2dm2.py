@@ -8,9 +8,9 @@ import pytest
 from scipy import optimize, sparse
 
 import rankplug
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError
-from rankplug.objectives.top import make_top_problem
+from rankplug.objectives import make_top_problem
 from rankplug.optim.a2dm2 import largest_step, safe_step, splitting
 from rankplug_plugins.a2dm2 import split as split_module
 from rankplug_plugins.a2dm2.split import TopSplit

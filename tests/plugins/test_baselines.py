@@ -18,7 +18,7 @@ from sklearn.svm import SVR
 import rankplug
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.metrics import evaluate
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug_plugins.baselines import RegressorModel
 
 NAMES = ["ridge", "linear-svr", "random-forest", "hist-gradient-boosting"]

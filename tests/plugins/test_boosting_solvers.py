@@ -24,7 +24,7 @@ from rankplug.exceptions import (
     UnknownNameError,
 )
 from rankplug.metrics import evaluate
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug.testing import make_problem
 from rankplug_plugins.tree_tron import TreeTron
 

@@ -8,9 +8,9 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import rankplug
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
-from rankplug.objectives.pairs import hinge_objective, pair_weights
+from rankplug.objectives import hinge_objective, pair_weights
 from rankplug.optim import smoothing
 from rankplug.optim.bundle import Planes
 from rankplug.testing.oracles import hinge_dual, hinge_primal, pair_differences

@@ -18,10 +18,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import LinearSVC
 
 import rankplug
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.kernels import Kernel, KernelCache
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.testing import contract_checks
 from rankplug_plugins.larank import LaRank, structured
 from rankplug_plugins.larank.patterns import patterns_of

@@ -8,9 +8,9 @@ import pytest
 from scipy import sparse
 
 import rankplug
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug.parameters import Integer, Real
-from rankplug.solver.base import SolverTags
+from rankplug.solver import SolverTags
 from rankplug.testing import PairDirection, contract_checks, make_problem
 
 

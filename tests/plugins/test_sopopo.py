@@ -12,9 +12,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import LinearSVC
 
 import rankplug
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
-from rankplug.solver.base import Monitor
+from rankplug.solver import Monitor
 from rankplug.testing.graphs import bipartite_graphs, graph_loss, groups
 from rankplug_plugins.sopopo.decompositions import NAMES, decompose
 from rankplug_plugins.sopopo.solver import _Ascent

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import rankplug
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.metrics import evaluate
-from rankplug.objectives.top import make_top_problem
+from rankplug.objectives import make_top_problem
 from rankplug_plugins.toppush import alm_newton, newton_system
 from rankplug_plugins.toppush.cone import project
 

@@ -10,9 +10,9 @@ from sklearn.preprocessing import maxabs_scale
 
 import rankplug
 from rankplug import metrics
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
-from rankplug.objectives.pairs import pair_weights, squared_hinge_objective
+from rankplug.objectives import pair_weights, squared_hinge_objective
 from rankplug.testing.oracles import (
     minimise_squared_hinge,
     pair_differences,

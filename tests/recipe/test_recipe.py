@@ -517,7 +517,7 @@ def test_missing_files_are_asked_for(write):
 
 
 def test_an_unavailable_solver_is_named_with_its_reason(write, monkeypatch):
-    from rankplug.solver.base import SolverTags
+    from rankplug.solver import SolverTags
     from rankplug_plugins.tree_tron import TreeTron
 
     tags = SolverTags(("query-document",), "", "", requires=("no_such_module",))

@@ -12,7 +12,7 @@ from rankplug.recipe.packaged import packaged_recipes, summary
 from rankplug.report import REPORT_FILES
 from rankplug.runner import run, turn
 from rankplug.runner.sanity import SANITY_SOLVERS
-from rankplug.solver.registry import solver_class
+from rankplug.solver import solver_class
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))

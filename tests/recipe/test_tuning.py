@@ -14,14 +14,14 @@ import optuna
 import pytest
 
 from rankplug import cli
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.metrics import evaluate
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug.recipe import Compare, Dataset, Entry, Recipe, Tune
 from rankplug.recipe.loader import load_recipe
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, best_tuned, experiment, run, tuner, turn
-from rankplug.solver.base import Solver, SolverResult, SolverTags
+from rankplug.solver import Solver, SolverResult, SolverTags
 from rankplug.tuning import TuneObserver
 
 

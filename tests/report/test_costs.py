@@ -5,15 +5,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.data.scaling import fit_scaling
+from rankplug.data import LabelRankingData, RankingData, fit_scaling
 from rankplug.exceptions import ConvergenceWarning, DataError
-from rankplug.models.base import Model
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug.report import costs
 from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
 from rankplug.report.outcome import LearningPoint
-from rankplug.solver.base import Solver, SolverResult, SolverTags
+from rankplug.solver import Solver, SolverResult, SolverTags
 
 PREDICTIONS = ["predict_us_1", "predict_us_100", "predict_us_10000"]
 MEGABYTE = 1 << 20

@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 import rankplug
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.data.scaling import Scaling
+from rankplug.data import LabelRankingData, RankingData, Scaling
 from rankplug.metrics import evaluate, per_query
-from rankplug.models.linear import LinearModel
-from rankplug.models.wrapped import ScaledModel
+from rankplug.models import LinearModel, ScaledModel
 from rankplug.report import LearningPoint, Outcome, ParetoTrials, Report, TuningSummary, to_html
 from rankplug.report.plots import weights
 from rankplug.report.plots.canvas import shorten
 from rankplug.report.plots.convergence import same_objective
 from rankplug.report.plots.curves import roc_curve
 from rankplug.report.plots.tradeoffs import front
-from rankplug.solver.base import SolverResult
+from rankplug.solver import SolverResult
 
 METRICS = ("ndcg@10", "auc")
 EVIL = "\x01<script>alert('x')</script> $name ${name} & $\\frac$ \"'#)"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankplug.models.linear import LinearModel
+from rankplug.models import LinearModel
 from rankplug.report import (
     REPORT_FILES,
     Outcome,
@@ -21,7 +21,7 @@ from rankplug.report import (
     to_per_query_csv,
     write_report,
 )
-from rankplug.solver.base import SolverResult
+from rankplug.solver import SolverResult
 
 METRICS = ("ndcg@10", "top1_error")
 

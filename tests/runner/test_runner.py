@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError, ParameterError, UnknownNameError
 from rankplug.metrics import evaluate, per_query
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.recipe import Dataset, Entry, Recipe
 from rankplug.report import REPORT_FILES, Outcome
 from rankplug.runner import (
@@ -23,8 +23,7 @@ from rankplug.runner import (
     turn,
 )
 from rankplug.runner.sanity import SANITY_SOLVERS, competitors
-from rankplug.solver.base import Progress, Solver, SolverResult, SolverTags
-from rankplug.solver.registry import make_solver, solver_class
+from rankplug.solver import Progress, Solver, SolverResult, SolverTags, make_solver, solver_class
 
 ERRORS = {
     "data": DataError("labels must be integers"),

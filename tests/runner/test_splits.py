@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.recipe import Dataset, Files, Recipe

@@ -14,13 +14,12 @@ from scipy import sparse
 
 import rankplug
 from rankplug import datasets
+from rankplug.data import RankingData
 from rankplug.data.arrays import csr_of_parts
-from rankplug.data.ranking import RankingData
 from rankplug.exceptions import DataError
 from rankplug.kernels import squared_norms
-from rankplug.objectives.pairs import SquaredHinge
-from rankplug.objectives.rows import Rows
-from rankplug.shards.local import open_shards
+from rankplug.objectives import Rows, SquaredHinge
+from rankplug.shards import open_shards
 from rankplug.shards.matrices import FetchedRows
 from rankplug.shards.memory import MappedMemory, Memory, is_mapped
 

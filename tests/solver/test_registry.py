@@ -12,7 +12,7 @@ from rankplug.exceptions import (
     SolverUnavailableError,
     UnknownNameError,
 )
-from rankplug.solver.registry import solver_class
+from rankplug.solver import solver_class
 
 SOLVER = """
     from rankplug.solver import SolverTags

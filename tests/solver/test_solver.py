@@ -8,9 +8,10 @@ import pytest
 import rankplug
 from rankplug import Solver, SolverResult, SolverTags, path
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
-from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.parameters import Integer, Real
-from rankplug.solver.base import Monitor, as_generator
+from rankplug.solver import Monitor
+from rankplug.solver.base import as_generator
 from rankplug.testing import PairDirection, make_problem
 
 

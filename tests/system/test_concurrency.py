@@ -17,8 +17,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import rankplug
-from rankplug.models.linear import LinearModel
-from rankplug.models.loading import load_model
+from rankplug.models import LinearModel, load_model
 from rankplug.shards import local as shards
 from rankplug.system import cores
 

@@ -12,8 +12,8 @@ import pytest
 
 import rankplug
 from rankplug.exceptions import InterruptionWarning
-from rankplug.models.linear import LinearModel
-from rankplug.solver.base import Monitor
+from rankplug.models import LinearModel
+from rankplug.solver import Monitor
 from rankplug.system import interruption
 from rankplug.system.interruption import (
     Terminated,

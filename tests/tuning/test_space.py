@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 import rankplug
 from rankplug.exceptions import ParameterError
 from rankplug.metrics import evaluate
-from rankplug.objectives.ranges import decades_down, decades_up, pairwise_c
-from rankplug.solver.registry import solver_class
+from rankplug.objectives import decades_down, decades_up, pairwise_c
+from rankplug.solver import solver_class
 from rankplug.tuning import read_space, tune
 
 rng = np.random.default_rng(0)

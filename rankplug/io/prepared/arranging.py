@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rankplug.data.arrays import Matrix, index_type
-from rankplug.data.scaling import ScaleName, Scaling, fit_scaling_to_blocks
+from rankplug.data import Matrix, ScaleName, Scaling, fit_scaling_to_blocks
+from rankplug.data.arrays import index_type
 from rankplug.io.prepared.job import Job
 from rankplug.io.prepared.journal import GrowingFiles, State
 from rankplug.io.prepared.npy import HEADER_BYTES, write_array

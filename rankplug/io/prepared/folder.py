@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.arrays import Matrix, csr_of_parts, row_slice
-from rankplug.data.ranking import RankingData
-from rankplug.data.scaling import Scaling
+from rankplug.data import Matrix, RankingData, Scaling, row_slice
+from rankplug.data.arrays import csr_of_parts
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.manifest import Manifest, ShardSpan
 from rankplug.io.prepared.manifest_reader import read_manifest

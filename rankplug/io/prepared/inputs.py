@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import tables
-from rankplug.data.arrays import Matrix, query_id_vector
+from rankplug.data import Matrix, tables
+from rankplug.data.arrays import query_id_vector
 from rankplug.exceptions import DataError
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.columns import Roles

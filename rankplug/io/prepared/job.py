@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rankplug.data.scaling import ScaleName
+from rankplug.data import ScaleName
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.prepared.journal import GrowingFiles, Journal, State

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankplug.data.scaling import ScaleName
+from rankplug.data import ScaleName
 
 __all__ = [
     "FEATURES",

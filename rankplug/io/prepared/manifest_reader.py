@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from rankplug.data.scaling import ScaleName
+from rankplug.data import ScaleName
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.manifest import (
     FEATURES,

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import Matrix, csr_of_parts, index_type
+from rankplug.data import Matrix
+from rankplug.data.arrays import csr_of_parts, index_type
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.inputs import Piece
 from rankplug.io.prepared.journal import GrowingFiles, State

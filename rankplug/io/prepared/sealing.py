@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug import __version__
-from rankplug.data.arrays import even_spans, index_type
+from rankplug.data import even_spans
+from rankplug.data.arrays import index_type
 from rankplug.io.prepared.digests import Digests
 from rankplug.io.prepared.job import Job
 from rankplug.io.prepared.journal import State

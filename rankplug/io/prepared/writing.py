@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rankplug.data.scaling import ScaleName
+from rankplug.data import ScaleName
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import common_roles, query_roles
 from rankplug.io.files import FORMATS, InputFile, Paths, input_files, refuse_unfit

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankplug.exceptions import RankplugError
 from rankplug.report.outcome import Outcome
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
-from rankplug.solver.registry import solver_class
+from rankplug.solver import solver_class
 
 if TYPE_CHECKING:
     from rankplug.report.report import Report

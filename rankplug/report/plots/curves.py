@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.ranking import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError
 from rankplug.metrics import Ndcg, parse_metric, per_instance, per_query
 from rankplug.report.outcome import Outcome

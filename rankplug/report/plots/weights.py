@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data.arrays import row_blocks
-from rankplug.data.ranking import LabelRankingData, RankingData
-from rankplug.models.base import Model
-from rankplug.models.linear import LinearModel
-from rankplug.models.wrapped import ScaledModel
+from rankplug.data import LabelRankingData, RankingData, row_blocks
+from rankplug.models import LinearModel, Model, ScaledModel
 from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from rankplug.data.ranking import RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.rows import Rows

@@ -1,0 +1,137 @@
+"""What data of both tasks have in common: examples whose items are preferred to each other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rankplug.data.arrays import Matrix
+from rankplug.data.scaling import Scaling
+from rankplug.exceptions import DataError
+
+__all__ = ["PreferenceData", "Task"]
+
+Task: TypeAlias = Literal["query-document", "label-ranking"]
+
+
+class PreferenceData(ABC):
+    """Examples, each with items of different relevance: what pairs are made of.
+
+    In `RankingData` an example is a query, its items are rows of features. In `LabelRankingData`
+    an example is a row, an instance, and its items are the labels. What solvers, tuning and
+    reports do with either is said in these words:
+
+    1. `take` and `stack` divide and join data by whole examples, for folds and partitions;
+    2. `weights`, `row_query` and `sizes` say what belongs together and how much it counts;
+    3. `pair_counts` and `require_pairs` say what there is to learn.
+
+    Attributes
+    ----------
+    task : "query-document" or "label-ranking"
+    unit : str
+        What examples are called: "queries" or "instances".
+    X : ndarray or csr_array of shape (n_samples, n_features)
+    relevance : float64 ndarray of shape (n_samples,) or (n_samples, n_labels)
+    feature_names : tuple of str or None
+    labels : ndarray of shape (n_labels,) or None
+        Names of the labels; None if rows themselves are ranked.
+    scaling : Scaling or None
+        How `X` was scaled when the data were prepared on disk.
+    """
+
+    task: ClassVar[Task]
+    unit: ClassVar[str]
+    X: Matrix
+    relevance: NDArray[np.float64]
+    feature_names: tuple[str, ...] | None
+    labels: NDArray[Any] | None = None
+    scaling: Scaling | None = None
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows of `X`."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of `X`."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_labels(self) -> int | None:
+        """Number of labels; None if rows themselves are ranked."""
+        return None
+
+    @property
+    @abstractmethod
+    def n_examples(self) -> int:
+        """Number of queries or instances."""
+
+    @property
+    @abstractmethod
+    def example_ids(self) -> NDArray[Any]:
+        """The name of each example, of shape (n_examples,)."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of items of each example, of shape (n_examples,)."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> NDArray[np.float64]:
+        """How much the pairs of each example count, of shape (n_examples,)."""
+
+    @property
+    @abstractmethod
+    def row_query(self) -> NDArray[np.int64]:
+        """The position of the example of each row, of shape (n_samples,)."""
+
+    @property
+    @abstractmethod
+    def structure(self) -> tuple[NDArray[Any], ...]:
+        """The arrays that, beside features and relevance, decide what is learnt."""
+
+    @property
+    @abstractmethod
+    def pair_counts(self) -> NDArray[np.int64]:
+        """Number of pairs of different relevance of each example, of shape (n_examples,)."""
+
+    @abstractmethod
+    def require_pairs(self) -> None:
+        """Raise `DataError` if there is no pair of different relevance that counts."""
+
+    @abstractmethod
+    def take(self, examples: ArrayLike) -> Self:
+        """The data of some examples; features of consecutive ones are not copied.
+
+        Parameters
+        ----------
+        examples : integer array-like of shape (n_taken,)
+            Their positions, in the order wanted.
+
+        Raises
+        ------
+        DataError
+            If there is no such example or none is chosen.
+        """
+
+    @classmethod
+    @abstractmethod
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        """Several data sets of the same features, one after the other."""
+
+    def _positions(self, examples: ArrayLike) -> NDArray[np.int64]:
+        """The positions of chosen examples, checked."""
+        chosen = np.asarray(examples)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
+            raise DataError(f"{self.unit} must be a non-empty list of positions (integers)")
+        outside = chosen[(chosen < 0) | (chosen >= self.n_examples)]
+        if outside.size:
+            one = {"queries": "query", "instances": "instance"}[self.unit]
+            raise DataError(f"no {one} at position {outside[0]}: there are {self.n_examples}")
+        return chosen
