@@ -1,23 +1,34 @@
-"""Checks of solver parameters: every wrong one is reported, with what it may be."""
+"""Parameters of solvers: how a class declares them, and the check of their values.
+
+A class says in an annotation what a parameter may be, see `declared_parameters`. Every wrong
+value is reported, with what is allowed.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from rankplug.exceptions import ParameterError
 
 __all__ = [
     "Choice",
     "ChoiceOrFunction",
+    "Count",
     "Integer",
     "Optional",
     "Parameter",
+    "Positive",
     "Real",
+    "Threads",
     "check_parameters",
+    "declared_parameters",
 ]
 
 
@@ -120,6 +131,59 @@ class Optional(Parameter):
 
     def __str__(self) -> str:
         return f"None or {self.inner}"
+
+
+Positive: TypeAlias = Annotated[float, Real(0)]
+Count: TypeAlias = Annotated[int, Integer(1)]
+Threads: TypeAlias = Annotated[int | None, Optional(Integer(1))]
+
+
+def declared_parameters(cls: type) -> dict[str, Parameter]:
+    """What each parameter annotated in the body of `cls` may be; those of its bases do not count.
+
+    ======================================  =====================================
+    Annotation                              Allowed
+    ======================================  =====================================
+    ``Annotated[float, Real(0)]``           what the `Parameter` in it says
+    ``Literal["a", "b"]``                   ``Choice(("a", "b"))``
+    ``bool``                                ``Choice((True, False))``
+    any of these, ``| None``                ``Optional(...)``
+    ======================================  =====================================
+
+    Others, as ``float`` alone or a ``ClassVar``, declare nothing. `Positive` and `Count` are
+    short for a positive number and an integer from 1 on, `Threads` for one of these or None.
+    """
+    scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    found = {}
+    for name, annotation in inspect.get_annotations(cls).items():
+        parameter = _parameter_of(_evaluated(annotation, scope))
+        if parameter is not None:
+            found[name] = parameter
+    return found
+
+
+def _evaluated(annotation: Any, scope: dict[str, Any]) -> Any:
+    """What an annotation stands for; itself if it names what is imported for type checkers only."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, scope)
+    except (NameError, AttributeError, TypeError, SyntaxError):
+        return annotation
+
+
+def _parameter_of(hint: Any) -> Parameter | None:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return next((one for one in hint.__metadata__ if isinstance(one, Parameter)), None)
+    if origin is Literal:
+        return Choice(inner)
+    if hint is bool:
+        return Choice((True, False))
+    if origin in (Union, UnionType) and NoneType in inner and len(inner) == 2:
+        known = _parameter_of(next(one for one in inner if one is not NoneType))
+        return None if known is None else Optional(known)
+    return None
 
 
 def check_parameters(

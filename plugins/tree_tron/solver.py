@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from rankplug.objectives import Reduction, SquaredHinge, open_pairs, pairwise_c
 from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
 from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
 from rankplug.optim.tron import tron
-from rankplug.parameters import Choice, Integer, Optional, Real
+from rankplug.parameters import Count, Positive, Threads
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
 
 if TYPE_CHECKING:
@@ -75,34 +76,13 @@ class TreeTron(Solver):
         warm_start=True,
         distributed=True,
     )
-    parameters = {
-        "C": Real(0),
-        "tol": Real(0),
-        "max_iter": Integer(1),
-        "method": Choice(("newton", "tron")),
-        "preconditioner": Choice(("auto", "cholesky", "diagonal", "none")),
-        "reduction": Choice(("sum", "mean", "query-mean")),
-        "n_threads": Optional(Integer(1)),
-    }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        method: Literal["newton", "tron"] = "newton",
-        preconditioner: PreconditionerName = "auto",
-        reduction: Reduction = "sum",
-        n_threads: int | None = None,
-    ) -> None:
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.method = method
-        self.preconditioner = preconditioner
-        self.reduction = reduction
-        self.n_threads = n_threads
+    C: Positive = field(default=1.0, kw_only=False)
+    tol: Positive = 1e-3
+    max_iter: Count = 100
+    method: Literal["newton", "tron"] = "newton"
+    preconditioner: PreconditionerName = "auto"
+    reduction: Reduction = "sum"
+    n_threads: Threads = None
 
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """C from where every pair has a loss, which depends on the reduction."""

@@ -7,8 +7,8 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, dataclass_transform
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,13 @@ from sklearn.base import BaseEstimator, clone
 from rankplug.data import LabelRankingData, RankingData, Task
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import Model
-from rankplug.parameters import Optional, Parameter, Real, check_parameters
+from rankplug.parameters import (
+    Optional,
+    Parameter,
+    Real,
+    check_parameters,
+    declared_parameters,
+)
 from rankplug.shards import RemoteRankingData
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
@@ -170,19 +176,53 @@ class Monitor:
         return self.interruption is None
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of solvers.
 
-    A subclass names itself and its `tags`, takes its parameters as keyword arguments of
-    ``__init__`` (stored unchanged, as in scikit-learn), says in `parameters` what they may
-    be, and computes in `_solve`.
+    A subclass names itself and its `tags`, declares its parameters, and computes in `_solve`. A
+    parameter is one line of the class body, its type, what it may be and its default::
+
+        class MySolver(Solver):
+            C: Annotated[float, Real(0)] = 1.0
+            loss: Literal["hinge", "logistic"] = "hinge"
+
+    From these lines, and those of its bases, come ``__init__``, which takes them by keyword, and
+    `parameters`; `rankplug.parameters.declared_parameters` tells which annotations declare what.
+    For ``MySolver(0.1)`` too, write ``C: ... = field(default=1.0, kw_only=False)``. A class that
+    has `parameters` or ``__init__`` in its body is left as it is: then ``__init__`` stores its
+    arguments unchanged, as in scikit-learn, and `parameters` names them all.
+
+    Attributes
+    ----------
+    name : str
+        That by which the solver is registered.
+    tags : SolverTags
+    parameters : mapping of str to Parameter
+        What each parameter may be.
+    iteration_limit : str
+        The parameter that bounds the number of iterations, for messages and progress bars.
     """
 
     name: ClassVar[str]
     tags: ClassVar[SolverTags]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     iteration_limit: ClassVar[str] = "max_iter"
-    """The parameter that bounds the number of iterations, for messages and progress bars."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        declared = declared_parameters(cls)
+        if not declared or vars(cls).keys() & {"__init__", "parameters"}:
+            return
+        dataclass(kw_only=True, repr=False, eq=False)(cls)
+        cls.parameters = {**cls.parameters, **declared}
+        assert is_dataclass(cls)
+        unknown = {one.name for one in fields(cls)} - set(cls.parameters)
+        if unknown:
+            raise TypeError(
+                f"{cls.__name__} does not say what {', '.join(sorted(unknown))} may be: annotate "
+                "with Annotated[type, Parameter], see rankplug.parameters"
+            )
 
     @classmethod
     def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import RankingData
 from rankplug.models import LabelLinearModel, LinearModel, Model
-from rankplug.parameters import Real
+from rankplug.parameters import Positive
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
 
 __all__ = ["PairDirection"]
@@ -25,7 +26,8 @@ class PairDirection(Solver):
 
     Parameters
     ----------
-    C : float > 0
+    C : float, default=1.0
+        How much the pairs count against the length of w.
     """
 
     name = "pair-direction"
@@ -35,10 +37,8 @@ class PairDirection(Solver):
         reference="closed form",
         duality_gap=True,
     )
-    parameters = {"C": Real(0)}
 
-    def __init__(self, C: float = 1.0) -> None:
-        self.C = C
+    C: Positive = field(default=1.0, kw_only=False)
 
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator

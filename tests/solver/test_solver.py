@@ -1,15 +1,18 @@
 import dataclasses
+import pickle
 import time
 import warnings
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import rankplug
 from rankplug import Solver, SolverResult, SolverTags, path
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import LabelLinearModel, LinearModel
-from rankplug.parameters import Integer, Real
+from rankplug.parameters import Choice, Count, Integer, Optional, Positive, Real, Threads
 from rankplug.solver import Monitor
 from rankplug.solver.base import as_generator
 from rankplug.testing import PairDirection, make_problem
@@ -47,6 +50,86 @@ class Counting(Solver):
 @pytest.fixture
 def data():
     return make_problem("query-document").data()
+
+
+# parameters
+
+
+class Declared(Counting):
+    """Its parameters are lines of its body."""
+
+    steps: Annotated[int, Integer(0)] = 2
+    max_iter: Count = 5
+    C: Positive = dataclasses.field(default=2.0, kw_only=False)
+    how: Literal["up", "down"] = "up"
+    aloud: bool = False
+    seed: Annotated[int, Integer(0)] | None = None
+
+
+class Extended(Declared):
+    how: Literal["sideways"] = "sideways"
+    threads: Threads = None
+    tags: ClassVar = Counting.tags
+
+
+def test_parameters_are_declared_where_they_have_their_defaults(data):
+    assert Declared.parameters == {
+        "steps": Integer(0),
+        "max_iter": Integer(1),
+        "C": Real(0),
+        "how": Choice(("up", "down")),
+        "aloud": Choice((True, False)),
+        "seed": Optional(Integer(0)),
+    }
+    solver = Declared(3.0, how="down")
+    assert solver.get_params() == {
+        "steps": 2, "max_iter": 5, "C": 3.0, "how": "down", "aloud": False, "seed": None
+    }  # fmt: skip
+    assert repr(solver) == "Declared(C=3.0, how='down')"
+    assert clone(solver).get_params() == pickle.loads(pickle.dumps(solver)).get_params()
+    assert clone(solver).get_params() == solver.get_params()
+    assert solver != clone(solver)
+    assert (solver.solve(data).model.coef == 3.0).all()
+    with pytest.raises(TypeError, match="positional"):
+        Declared(3.0, 2)
+    with pytest.raises(ParameterError, match=r"Declared: steps=-1 .*; aloud=1 \(must be one of T"):
+        Declared(steps=-1, aloud=1).solve(data)
+
+
+def test_parameters_are_inherited_and_may_change():
+    assert Extended.parameters == {
+        **Declared.parameters, "how": Choice(("sideways",)), "threads": Optional(Integer(1))
+    }  # fmt: skip
+    assert Extended(1.0).get_params() == {
+        **Declared(1.0).get_params(), "how": "sideways", "threads": None
+    }  # fmt: skip
+
+
+def test_what_a_parameter_may_be_has_to_be_said():
+    with pytest.raises(TypeError, match="Silent does not say what loudness may be"):
+
+        class Silent(Counting):
+            other: bool = True
+            loudness: float = 1.0
+
+
+@dataclasses.dataclass(repr=False, eq=False)
+class Older(Counting):
+    """A dataclass that lists its parameters itself."""
+
+    parameters: ClassVar = {"C": Real(0), "steps": Integer(0), "max_iter": Integer(1)}
+    C: float = 1.0
+    steps: "int" = 3
+    max_iter: "Known only to type checkers" = 5  # noqa: F722
+
+
+@pytest.mark.parametrize("solver", [Counting(2.0, 4), Older(2.0, 4)], ids=["init", "dataclass"])
+def test_a_class_may_write_its_own_init_and_parameters(solver, data):
+    assert solver.get_params() == {"C": 2.0, "steps": 4, "max_iter": 5}
+    assert clone(solver).get_params() == solver.get_params()
+    assert (clone(solver).set_params(C=3.0).solve(data).model.coef == 3.0).all()
+    with pytest.raises(ParameterError, match=r"C=0 .*; steps=1.5 \(must be an integer"):
+        clone(solver).set_params(C=0, steps=1.5).solve(data)
 
 
 # solve
