@@ -94,11 +94,10 @@ def _measured(job: Job, raw: RawRows) -> Iterator[Matrix]:
 
 
 def _blocks(raw: RawRows, start: int) -> Iterator[tuple[int, int]]:
-    """Spans of rows, always with the same bounds."""
+    """Spans of rows from the given one on, which another version may have chosen."""
     mean = max(raw.n_values // max(raw.n_rows, 1), 1)
     if raw.layout == "dense":
         mean = raw.n_features
     step = max(1, _BLOCK_ELEMENTS // mean)
-    for begin in range(0, raw.n_rows, step):
-        if begin >= start:
-            yield begin, min(begin + step, raw.n_rows)
+    for begin in range(start, raw.n_rows, step):
+        yield begin, min(begin + step, raw.n_rows)
