@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,20 @@ def test_departments_import_what_they_may(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     broken = lint_imports(config_filename="pyproject.toml", no_cache=True)
     assert broken == 0, capsys.readouterr().out
+
+
+def test_the_page_of_the_architecture_shows_the_same_floors():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| .+ \|$", page, re.MULTILINE)
+    shown = {}
+    for floor, department in rows:
+        shown.setdefault(int(floor), set()).add(department)
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = config["tool"]["importlinter"]["contracts"][0]["layers"]
+    floors = [set(re.findall(r"\w+", line)) for line in reversed(contract)]
+    assert shown == dict(enumerate(floors, start=1))
+    there = {path.stem for path in (ROOT / "rankplug").iterdir() if path.suffix in {"", ".py"}}
+    assert set().union(*floors) == there - {"__init__", "__pycache__"}
 
 
 @pytest.mark.parametrize("file", COMPILED, ids=str)
