@@ -100,6 +100,7 @@ def carry_out(
 
     `kind` is a part of the name of the default folder.
     """
+    from rankplug.report import to_text
     from rankplug.runner import default_output, latest_output, run
 
     if args.output:
@@ -127,7 +128,7 @@ def carry_out(
             resume=args.resume,
             search=search,
         )
-    print(report.to_text())
+    print(to_text(report))
     print(f"report: {output / 'report.html'}")
     print(f"runs:   {_how_to_see(observer.tracking_uri)}")
     return report, output, observer

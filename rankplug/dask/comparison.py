@@ -80,7 +80,7 @@ def compare(
     Examples
     --------
     >>> report = compare(["tree-tron", "xgboost-pairwise"], train, test)  # doctest: +SKIP
-    >>> print(report.to_text())  # doctest: +SKIP
+    >>> print(rankplug.report.to_text(report))  # doctest: +SKIP
     """
     chosen = _by_name(solvers)
     names = tuple(str(parse_metric(metric)) for metric in metrics)

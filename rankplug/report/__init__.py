@@ -1,18 +1,24 @@
 """What a run found: outcomes of solvers, their comparison, and the report as files."""
 
-from rankplug.report.csv_tables import to_csv, to_per_query_csv
-from rankplug.report.files import REPORT_FILES, write_report
+from rankplug.report.formats import (
+    REPORT_FILES,
+    text_table,
+    to_csv,
+    to_markdown,
+    to_per_query_csv,
+    to_text,
+    write_report,
+)
 from rankplug.report.html import to_html
-from rankplug.report.markdown import to_markdown
-from rankplug.report.outcome import (
+from rankplug.report.report import (
     SANITY_SOLVERS,
     LearningPoint,
     Outcome,
     ParetoTrials,
+    Report,
     Trial,
     TuningSummary,
 )
-from rankplug.report.report import Report, text_table
 from rankplug.report.statistics import Comparison, compare
 from rankplug.report.tables import Cell, Table
 
@@ -34,5 +40,6 @@ __all__ = [
     "to_html",
     "to_markdown",
     "to_per_query_csv",
+    "to_text",
     "write_report",
 ]

@@ -1,4 +1,4 @@
-"""What a solver costs: time and memory of training, size of the model, time of predictions.
+"""Costs of a solver: time and memory of training, size of the model, time of predictions.
 
 The numbers stand in `Outcome.costs` by these keys:
 
@@ -39,7 +39,7 @@ from rankplug.data import Matrix, RankingData, Scaling
 from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.metrics import evaluate, evaluate_labels, parse_metric
 from rankplug.models import Model, ScaledModel, predict_data
-from rankplug.report.outcome import LearningPoint
+from rankplug.report.report import LearningPoint
 from rankplug.solver import Data, Solver
 
 __all__ = ["learning_curve", "measure", "seconds_to_share", "training_costs"]

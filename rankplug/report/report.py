@@ -1,24 +1,164 @@
-"""The outcomes of a run, their comparison, and its forms: text, Markdown, CSV, HTML."""
+"""A report's content: the outcomes of a run, and how they compare."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.metrics import parse_metric
-from rankplug.report import csv_tables, html, markdown, tables
-from rankplug.report.outcome import SANITY_SOLVERS, Outcome, ParetoTrials
 from rankplug.report.statistics import Comparison, compare
-from rankplug.report.tables import Table
+from rankplug.solver import SolverResult
 
-__all__ = ["Report", "text_table"]
+__all__ = [
+    "SANITY_SOLVERS",
+    "LearningPoint",
+    "Outcome",
+    "ParetoTrials",
+    "Report",
+    "Trial",
+    "TuningSummary",
+]
+
+SANITY_SOLVERS = ("constant", "single-feature")
+"""Rankers that learn next to nothing, which a run adds: whom they beat has learned nothing."""
+
+Trial: TypeAlias = tuple[int, float, float, Mapping[str, Any]]
+"""Number, seconds since the start of tuning, value (NaN: pruned or failed), parameters."""
+
+
+class LearningPoint(NamedTuple):
+    """Quality on the test set of a training that ended after `n_iter` iterations."""
+
+    n_iter: int
+    seconds: float
+    quality: float
+
+
+@dataclass(frozen=True)
+class TuningSummary:
+    """How a solver's parameters were found.
+
+    Attributes
+    ----------
+    n_trials, n_pruned, n_failed : int
+        All trials, and those of them that were stopped early or went wrong.
+    seconds : float
+        Wall time of all trials together.
+    metric : str
+        What was optimised, on the validation data.
+    best_value : float
+        NaN if no trial was completed.
+    best_params : mapping
+    history : tuple of (number, seconds, value, params)
+        All trials in the order in which they ended; seconds since the start, value NaN where
+        a trial was not completed.
+    """
+
+    n_trials: int
+    n_pruned: int
+    n_failed: int
+    seconds: float
+    metric: str
+    best_value: float
+    best_params: Mapping[str, Any]
+    history: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True)
+class ParetoTrials:
+    """Completed trials of a tuning with several objectives.
+
+    Attributes
+    ----------
+    name : str
+        The outcome's.
+    objectives : tuple of str
+        A metric's name, or a cost such as ``train_seconds``.
+    maximise : tuple of bool
+        For each objective.
+    trials : tuple of (number, values, params)
+        `values` in the order of the objectives; dominated trials too.
+    """
+
+    name: str
+    objectives: tuple[str, ...]
+    maximise: tuple[bool, ...]
+    trials: tuple[tuple[int, tuple[float, ...], Mapping[str, Any]], ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one entry of a recipe's solvers.
+
+    Attributes
+    ----------
+    name : str
+        The entry's label, unique in the recipe.
+    solver : str
+        Registered name.
+    params : mapping
+        All parameters of the solver, defaults included.
+    status : str
+        A status of `SolverResult`; "failed" (see `error`); or "stopped" without a result if
+        the user interrupted it.
+    error : str or None
+        Why there is no result.
+    result : SolverResult or None
+        With folds or seeds, that of the first.
+    metrics : mapping of mappings
+        ``metrics[split][metric]``; empty if there is no result.
+    per_query : mapping of float64 ndarrays of shape (n_queries,)
+        ``per_query[metric]`` on the test set, aligned with `Report.query_ids`; NaN where a
+        query does not count. With folds those of all folds one after the other, with seeds
+        the mean over the seeds.
+    train_seconds, train_cpu_seconds : float or None
+        Wall time, and processor time of all threads, of training.
+    predict_seconds : float or None
+        Wall time of scoring the test set.
+    repeats : tuple of mappings
+        The test metrics of each fold or seed; empty if there was only one.
+    tuning : TuningSummary or None
+    costs : mapping
+        What `rankplug.report.costs` measured; its keys are explained there.
+    learning_curve : tuple of LearningPoint
+        Of the primary metric, by `rankplug.report.costs.learning_curve`.
+    scores : float64 ndarray of shape (n_samples,) or (n_samples, n_labels), or None
+        Of the rows of `Report.test`. With seeds the scores of the first, with folds those of
+        all folds one after the other.
+    """
+
+    name: str
+    solver: str
+    params: Mapping[str, Any]
+    status: str
+    error: str | None = None
+    result: SolverResult | None = None
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    per_query: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    train_seconds: float | None = None
+    train_cpu_seconds: float | None = None
+    predict_seconds: float | None = None
+    repeats: tuple[Mapping[str, float], ...] = ()
+    tuning: TuningSummary | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    learning_curve: tuple[LearningPoint, ...] = ()
+    scores: NDArray[np.float64] | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped the solver before it was trained and scored."""
+        return self.status == "stopped" and self.result is None
+
+    def score(self, metric: str) -> float:
+        """Value of a metric on the test set, NaN if there is none."""
+        return self.metrics.get("test", {}).get(metric, math.nan)
 
 
 @dataclass(frozen=True)
@@ -126,59 +266,3 @@ class Report:
         if self.interrupted:
             notes.append("the run was interrupted: solvers that are not listed did not start")
         return notes
-
-    def tables(self) -> list[Table]:
-        """The results, and the comparison, costs, tuning and repetitions where there are any."""
-        found = [
-            tables.results(self),
-            tables.comparisons(self),
-            tables.costs(self),
-            tables.tuning(self),
-            tables.repeats(self),
-        ]
-        return [table for table in found if table is not None]
-
-    def to_text(self) -> str:
-        """The tables and their notes for a terminal, winners marked by an asterisk."""
-        results, *others = self.tables()
-        lines = [_text(results), "* best on the test set", *self.notes()]
-        for table in others:
-            lines += ["", table.title, "", _text(table), *table.notes]
-        return "\n".join(lines) + "\n"
-
-    def to_markdown(self) -> str:
-        """The tables and their notes as Markdown, winners in bold."""
-        return markdown.to_markdown(self)
-
-    def to_csv(self) -> str:
-        """A row a solver with everything known of it, in full precision."""
-        return csv_tables.to_csv(self)
-
-    def to_html(self) -> str:
-        """A page with tables and plots that needs no other file and no network."""
-        return html.to_html(self)
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    """Aligned columns for a terminal; `align` has ``<`` or ``>`` for each."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [header, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(line, align, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    )
-
-
-def _text(table: Table) -> str:
-    """The table for a terminal; columns with a winner have room for its asterisk."""
-    columns = zip(*table.rows, strict=True)
-    marks = [" " if any(cell.best for cell in column) else "" for column in columns]
-    marks = marks or [""] * len(table.header)
-    titles = [title + mark for title, mark in zip(table.header, marks, strict=True)]
-    rows = [
-        [cell.text + ("*" if cell.best else mark) for cell, mark in zip(row, marks, strict=True)]
-        for row in table.rows
-    ]
-    return text_table(titles, rows, table.align)

@@ -1,4 +1,4 @@
-"""Whether one solver is better than another, judged by the queries that both were scored on."""
+"""Paired comparison of solvers over queries: bootstrap interval, randomisation test, Holm."""
 
 from __future__ import annotations
 

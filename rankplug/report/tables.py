@@ -5,17 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rankplug.report.report import Outcome, Report
 from rankplug.report.statistics import CONFIDENCE, Comparison, count
 
-if TYPE_CHECKING:
-    from rankplug.report.outcome import Outcome
-    from rankplug.report.report import Report
-
-__all__ = ["Cell", "Table", "comparisons", "costs", "disagreements", "repeats", "results"]
+__all__ = [
+    "Cell",
+    "Table",
+    "comparisons",
+    "costs",
+    "disagreements",
+    "repeats",
+    "report_tables",
+    "results",
+    "tuning",
+]
 
 _FEW_QUERIES = 30
 _MOST_DISAGREEMENTS = 10
@@ -62,6 +69,12 @@ class Table:
         align = "".join("<" if name in set(left) else ">" for name in columns)
         rows = tuple(zip(*columns.values(), strict=True))
         return cls(title, tuple(columns), rows, align, tuple(notes))
+
+
+def report_tables(report: Report) -> list[Table]:
+    """The results, and the comparison, costs, tuning and repetitions where there are any."""
+    others = (comparisons(report), costs(report), tuning(report), repeats(report))
+    return [results(report), *(table for table in others if table is not None)]
 
 
 def results(report: Report) -> Table:

@@ -8,9 +8,8 @@ from scipy import sparse
 from rankplug.data import LabelRankingData, RankingData, fit_scaling
 from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.models import LabelLinearModel, LinearModel, Model
-from rankplug.report import costs
+from rankplug.report import LearningPoint, costs
 from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
-from rankplug.report.outcome import LearningPoint
 from rankplug.solver import Solver, SolverResult, SolverTags
 
 PREDICTIONS = ["predict_us_1", "predict_us_100", "predict_us_10000"]

@@ -176,7 +176,7 @@ def test_pictures_follow_the_colours_of_the_page(full):
 
 
 def test_the_same_report_gives_the_same_page(full):
-    assert full[0].to_html() == full[1]
+    assert to_html(full[0]) == full[1]
 
 
 def test_the_page_escapes_everything():

@@ -19,6 +19,7 @@ from rankplug.report import (
     to_csv,
     to_markdown,
     to_per_query_csv,
+    to_text,
     write_report,
 )
 from rankplug.solver import SolverResult
@@ -133,8 +134,8 @@ def test_words_say_who_is_better_than_the_baseline():
         one = compared(difference)
         assert cells(tables.results(one), "against base") == ["-", verdict]
         assert cells(tables.comparisons(one), "verdict") == [verdict]
-        assert verdict in one.to_text()
-        assert verdict in one.to_markdown()
+        assert verdict in to_text(one)
+        assert verdict in to_markdown(one)
 
 
 def test_the_comparison_has_difference_interval_p_and_counts():
@@ -200,7 +201,9 @@ def test_tuning_and_repetitions_have_tables():
     ]  # fmt: skip
     repeated = tables.repeats(one)
     assert [cell.text for cell in repeated.rows[0]] == ["a", "0.6000", "0.1414", "0.5000", "0.7000"]
-    assert {"Tuning", "ndcg@10 of each repetition"} <= {table.title for table in one.tables()}
+    assert {"Tuning", "ndcg@10 of each repetition"} <= {
+        table.title for table in tables.report_tables(one)
+    }
     assert tables.tuning(report()) is None
     assert tables.repeats(report()) is None
 
@@ -223,7 +226,8 @@ def test_the_queries_of_largest_disagreement_come_first():
 
 
 def test_text_is_aligned_and_marks_winners_and_failures():
-    text = report(outcome("short", 0.4, 0.2), outcome("a long name", 0.6, 0.3), failure()).to_text()
+    one = report(outcome("short", 0.4, 0.2), outcome("a long name", 0.6, 0.3), failure())
+    text = to_text(one)
     lines = text.splitlines()
     assert lines[0].split() == [
         "solver", "ndcg@10", "top1_error", "train", "s", "passes", "duality", "gap", "status",
@@ -261,8 +265,8 @@ def test_only_a_solver_without_result_counts_as_failed_or_interrupted():
 
 def test_an_interrupted_run_says_so():
     cut = failure("cut", "interrupted by the user", status="stopped")
-    assert "did not start" in report(cut).to_text()
-    assert "did not start" not in report(failure()).to_text()
+    assert "did not start" in to_text(report(cut))
+    assert "did not start" not in to_text(report(failure()))
 
 
 def test_markdown_has_the_sizes_the_table_and_the_notes():

@@ -1,21 +1,18 @@
-"""How far the solvers of each stated problem were from its minimum, on their way."""
+"""Convergence plots: the distance of each solver's objective from its minimum, as it trained."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import RankplugError
-from rankplug.report.outcome import Outcome
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
+from rankplug.report.report import Outcome, Report
 from rankplug.solver import solver_class
-
-if TYPE_CHECKING:
-    from rankplug.report.report import Report
 
 __all__ = ["convergence", "same_objective"]
 

@@ -1,10 +1,9 @@
-"""How the ranking of the test set looks from its top: NDCG at each cutoff, and the ROC curve."""
+"""Ranking curves on the test set: NDCG at each cutoff, and the early part of the ROC curve."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,8 @@ from numpy.typing import NDArray
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError
 from rankplug.metrics import Ndcg, parse_metric, per_instance, per_query
-from rankplug.report.outcome import Outcome
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis
-
-if TYPE_CHECKING:
-    from rankplug.report.report import Report
+from rankplug.report.report import Outcome, Report
 
 __all__ = ["curves", "roc_curve"]
 

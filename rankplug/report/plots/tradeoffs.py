@@ -1,20 +1,18 @@
-"""Quality against each cost, with the solvers that nobody beats in both."""
+"""Plots of quality: against the baseline, against each cost, and on the way of tuning."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankplug.metrics import parse_metric
-from rankplug.report.plots.canvas import INK, Canvas, Plot, plain_log_axis
+from rankplug.report.plots.canvas import INK, Canvas, Plot, plain_log_axis, room_for, shorten
+from rankplug.report.report import ParetoTrials, Report, TuningSummary
+from rankplug.report.statistics import Comparison
 from rankplug.report.tables import cost
 
-if TYPE_CHECKING:
-    from rankplug.report.report import Report
-
-__all__ = ["front", "learning", "tradeoffs"]
+__all__ = ["differences", "front", "learning", "tradeoffs", "tuning"]
 
 _AXES = {
     "train_seconds": ("Training time", "seconds", 1.0),
@@ -27,6 +25,54 @@ _AXES = {
     "predict_us_100": ("Prediction, 100 rows at a time", "microseconds per row", 1.0),
     "predict_us_10000": ("Prediction, 10,000 rows at a time", "microseconds per row", 1.0),
 }
+_LINE = {"color": INK, "linewidth": 1.0, "alpha": 0.6}
+
+
+def differences(report: Report, canvas: Canvas) -> list[Plot]:
+    """Mean differences with their intervals; differences of the queries, sorted."""
+    found = [one for one in report.comparisons if one.n_queries > 1 and one.name in canvas.styles]
+    return [_means(found, canvas), _queries(found, report, canvas)] if found else []
+
+
+def _means(found: list[Comparison], canvas: Canvas) -> Plot:
+    labels = [shorten(one.name) for one in found]
+    height = max(2.0, 0.9 + 0.34 * len(found))
+    with canvas.axes(height, left=room_for(labels)) as axes:
+        for place, one in enumerate(found):
+            style = canvas.styles[one.name]
+            # Rounding may put the mean outside of an interval without width.
+            bars = [[max(0.0, one.difference - one.low)], [max(0.0, one.high - one.difference)]]
+            axes.errorbar(
+                one.difference, place, xerr=bars, color=style.color, marker=style.marker, capsize=3
+            )
+        axes.axvline(0.0, **_LINE)
+        axes.set_yticks(range(len(found)), labels)
+        axes.set_ylim(len(found) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+        metric, baseline = found[0].metric, found[0].baseline
+        axes.set_xlabel(f"difference in {metric}")
+        svg = canvas.svg(axes, f"Mean difference of every solver to {baseline} in {metric}")
+    caption = "Bars are 95 % intervals of each pair alone; the verdicts allow for their number."
+    return Plot("Mean difference", svg, caption)
+
+
+def _queries(found: list[Comparison], report: Report, canvas: Canvas) -> Plot:
+    values = {outcome.name: outcome.per_query for outcome in report.succeeded}
+    with canvas.axes() as axes:
+        for one in found:
+            own, other = values[one.name][one.metric], values[one.baseline][one.metric]
+            sorted_differences = np.sort((own - other)[~np.isnan(own - other)])[::-1]
+            share = 100 * (np.arange(len(sorted_differences)) + 0.5) / len(sorted_differences)
+            style = canvas.styles[one.name]
+            axes.plot(share, sorted_differences, color=style.color, linestyle=style.linestyle)
+        axes.axhline(0.0, **_LINE)
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("queries, % (largest difference first)")
+        metric, baseline = report.metrics[0], report.baseline
+        axes.set_ylabel(f"{metric}, difference")
+        svg = canvas.svg(axes, f"Differences to {baseline} in {metric} of all queries, sorted")
+    caption = "Above zero the solver has the higher value, below zero the baseline."
+    return Plot("Query by query", svg, caption)
 
 
 def tradeoffs(report: Report, canvas: Canvas) -> list[Plot]:
@@ -74,6 +120,63 @@ def learning(report: Report, canvas: Canvas) -> list[Plot]:
         svg = canvas.svg(axes, f"{metric} against training time of every solver")
     caption = "Each point is a training of its own, ended after 1, 2, 4, 8, ... iterations."
     return [Plot("Quality against time", svg, caption)]
+
+
+def tuning(report: Report, canvas: Canvas) -> list[Plot]:
+    """Trials by number and by time; a panel of its own where there were several objectives."""
+    tuned = {one.name: one.tuning for one in report.outcomes if one.tuning and one.tuning.history}
+    plots = []
+    if tuned:
+        plots.append(_trials(tuned, "trial", canvas))
+        plots.append(_trials(tuned, "seconds", canvas))
+    plots += [_several(trials, canvas) for trials in report.pareto if len(trials.objectives) > 1]
+    return plots
+
+
+def _trials(tuned: dict[str, TuningSummary], unit: str, canvas: Canvas) -> Plot:
+    with canvas.axes() as axes:
+        for name, summary in tuned.items():
+            style = canvas.styles[name]
+            values = np.array([value for _, _, value, _ in summary.history])
+            places = np.array(
+                [seconds if unit == "seconds" else i for i, (_, seconds, _, _)
+                 in enumerate(summary.history, start=1)]
+            )  # fmt: skip
+            done = ~np.isnan(values)
+            better = np.maximum if parse_metric(summary.metric).greater_is_better else np.minimum
+            axes.plot(places[done], values[done], style.marker, color=style.color, alpha=0.35)
+            axes.step(
+                places[done], better.accumulate(values[done]), where="post",
+                color=style.color, linestyle=style.linestyle,
+            )  # fmt: skip
+            # Trials without a value, at the lower edge.
+            axes.plot(
+                places[~done], np.zeros((~done).sum()), "x", color=style.color, alpha=0.6,
+                transform=axes.get_xaxis_transform(), clip_on=False,
+            )  # fmt: skip
+        metric = next(iter(tuned.values())).metric
+        axes.set_xlabel("seconds since the start" if unit == "seconds" else "trial")
+        axes.set_ylabel(f"{metric}, validation")
+        svg = canvas.svg(axes, f"{metric} of the trials of tuning, by {unit}")
+    caption = "Lines: the best so far. Crosses at the lower edge: pruned or failed."
+    return Plot("Trials" if unit == "trial" else "Trials by time", svg, caption)
+
+
+def _several(found: ParetoTrials, canvas: Canvas) -> Plot:
+    """The first two objectives of each trial, and the trials that nobody beats in them."""
+    points = [(values[1], values[0]) for _, values, _ in found.trials]
+    signs = (-1 if found.maximise[1] else 1, 1 if found.maximise[0] else -1)
+    with canvas.axes() as axes:
+        style = canvas.styles[found.name]
+        if points:
+            best = front([(signs[0] * x, signs[1] * y) for x, y in points])
+            axes.plot(*np.array(points).T, style.marker, color=style.color, alpha=0.35)
+            axes.plot(*np.array(points)[best].T, style.marker, color=style.color)
+            axes.step(*np.array(points)[best].T, where="post", color=INK, alpha=0.4, linewidth=1.2)
+        axes.set_xlabel(found.objectives[1])
+        axes.set_ylabel(found.objectives[0])
+        svg = canvas.svg(axes, f"Trials of {found.name} in two objectives")
+    return Plot(f"{found.name}: {' and '.join(found.objectives)}", svg)
 
 
 def front(points: list[tuple[float, float]]) -> list[int]:

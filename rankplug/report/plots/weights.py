@@ -1,10 +1,9 @@
-"""Which features the models use: signed weights of linear models, importances of others."""
+"""Feature plots: signed weights of linear models, importances of others."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,7 @@ from numpy.typing import NDArray
 from rankplug.data import LabelRankingData, RankingData, row_blocks
 from rankplug.models import LinearModel, Model, ScaledModel
 from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
-
-if TYPE_CHECKING:
-    from rankplug.report.report import Report
+from rankplug.report.report import Report
 
 __all__ = ["weights"]
 
