@@ -33,12 +33,10 @@ FOR_ITS_USERS = {"dask", "mlflow"}
 LAZY = {
     "rankplug.io.predictions",
     "rankplug.models.answers",
-    "rankplug.system.locks",
-    "rankplug.tuning.loop",
     "rankplug.tuning.pruning",
     "rankplug.tuning.sampling",
-    "rankplug.tuning.session",
     "rankplug.tuning.storage",
+    "rankplug.tuning.study",
 }
 
 

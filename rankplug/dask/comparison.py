@@ -20,7 +20,7 @@ from rankplug.metrics.evaluation import Measured, measure_queries
 from rankplug.models import Model, ScaledModel, predict_data
 from rankplug.report import Outcome, Report
 from rankplug.solver import Solver, make_solver
-from rankplug.tuning.setup import plain
+from rankplug.tuning import plain
 
 __all__ = ["compare"]
 

@@ -21,10 +21,8 @@ from rankplug.dask.cluster import Cluster, connect, unique_name, until_done
 from rankplug.exceptions import ClusterError, ConvergenceWarning, ParameterError, TuningError
 from rankplug.parameters import Integer, Optional, check_parameters
 from rankplug.solver import Data, Solver
-from rankplug.tuning import TuneResult
+from rankplug.tuning import FoldResult, Stopped, TuneResult, TuningTask, train_here
 from rankplug.tuning import tune as tune_with
-from rankplug.tuning.problem import Problem
-from rankplug.tuning.training import Stopped, Trained, train_here
 
 __all__ = ["tune"]
 
@@ -101,7 +99,7 @@ class ClusterTrainer:
         self._cluster = cluster
         self._goes_on = Event(unique_name("study"), client=cluster.client)
         self._sending = threading.Lock()
-        self._sent: tuple[Problem, Future] | None = None
+        self._sent: tuple[TuningTask, Future] | None = None
         self._seen_workers = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -115,16 +113,16 @@ class ClusterTrainer:
 
     def __call__(
         self,
-        problem: Problem,
+        task: TuningTask,
         number: int,
         solver: Solver,
         Cs: Sequence[float] | None,
         stopping: Callable[[], bool],
-    ) -> Generator[Trained]:
+    ) -> Generator[FoldResult]:
         """See `rankplug.tuning.Trainer`."""
         arguments = number, _on_one_thread(solver), Cs, self._goes_on.name
         for _ in range(_SENDINGS):
-            data = self._send(problem)
+            data = self._send(task)
             trained = self._train(data, arguments, stopping)
             if trained is not None:
                 yield from trained
@@ -134,7 +132,7 @@ class ClusterTrainer:
 
     def _train(
         self, data: Future, arguments: tuple[Any, ...], stopping: Callable[[], bool]
-    ) -> list[Trained] | None:
+    ) -> list[FoldResult] | None:
         """The result of a task; None if the data are lost."""
         key = unique_name("trial")
         (future,) = self._cluster.start({key: (_Training(arguments), data)}, [key])
@@ -145,7 +143,7 @@ class ClusterTrainer:
             if future.status in ("cancelled", "lost"):
                 self._require_workers()  # raises if it is the scheduler that is lost
                 return None
-            trained: list[Trained] = self._cluster.gather([future])[0]
+            trained: list[FoldResult] = self._cluster.gather([future])[0]
             return trained
         finally:
             future.release()
@@ -171,11 +169,11 @@ class ClusterTrainer:
             "resume the study, or raise cluster_timeout"
         )
 
-    def _send(self, problem: Problem) -> Future:
+    def _send(self, task: TuningTask) -> Future:
         with self._sending:
-            if self._sent is None or self._sent[0] is not problem:
+            if self._sent is None or self._sent[0] is not task:
                 try:
-                    self._sent = problem, self._cluster.send(problem)
+                    self._sent = task, self._cluster.send(task)
                 except ClusterError:
                     if self._cluster.n_threads:
                         raise
@@ -197,13 +195,13 @@ class _Training:
     def __init__(self, arguments: tuple[int, Solver, Sequence[float] | None, str]) -> None:
         self._arguments = arguments
 
-    def __call__(self, problem: Problem) -> list[Trained]:
+    def __call__(self, task: TuningTask) -> list[FoldResult]:
         number, solver, Cs, study = self._arguments
         with _cutting:  # once for all tasks of this worker
-            problem.folds  # noqa: B018
+            task.folds  # noqa: B018
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted, as in the study
-            return list(train_here(problem, number, solver, Cs, _Stopping(study)))
+            return list(train_here(task, number, solver, Cs, _Stopping(study)))
 
 
 class _Stopping:

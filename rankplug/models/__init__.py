@@ -1,6 +1,6 @@
 """Trained models: they predict, save and load, and know nothing of how they were trained."""
 
-from rankplug.models.base import SCHEMA_VERSION, Model
+from rankplug.models.base import SCHEMA_VERSION, Model, saved_size
 from rankplug.models.kernel import KernelModel
 from rankplug.models.linear import (
     LabelLinearModel,
@@ -10,7 +10,15 @@ from rankplug.models.linear import (
     linear_weights,
 )
 from rankplug.models.loading import load_model, model_class
-from rankplug.models.wrapped import ScaledModel, WrappedModel, predict_data, scaling_for
+from rankplug.models.wrapped import (
+    ScaledModel,
+    ScaledParts,
+    WrappedModel,
+    predict_data,
+    scale_parts,
+    scaled_model,
+    scaling_for,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -19,6 +27,7 @@ __all__ = [
     "LinearModel",
     "Model",
     "ScaledModel",
+    "ScaledParts",
     "WrappedModel",
     "check_labels",
     "linear_model",
@@ -26,5 +35,8 @@ __all__ = [
     "load_model",
     "model_class",
     "predict_data",
+    "saved_size",
+    "scale_parts",
+    "scaled_model",
     "scaling_for",
 ]

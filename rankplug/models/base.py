@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from rankplug.data import Matrix, as_matrix, tables
 from rankplug.exceptions import DataError
 from rankplug.system.new_folder import new_folder
 
-__all__ = ["SCHEMA_VERSION", "Model"]
+__all__ = ["SCHEMA_VERSION", "Model", "saved_size"]
 
 SCHEMA_VERSION = 1
 _HEADER = "model.json"
@@ -126,6 +127,14 @@ class Model(ABC):
             }
             header["sha256"] = _header_sha256(header)
             (folder / _HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+
+
+def saved_size(model: Model) -> int:
+    """Bytes of the model's files; raises `DataError` if it cannot be saved."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent, "model")
+        model.save(folder)
+        return sum(file.stat().st_size for file in folder.iterdir())
 
 
 def _names(names: Any, n_features: int) -> tuple[str, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,37 @@ from rankplug.system.safe_files import load_numbers
 
 __all__ = [
     "ScaledModel",
+    "ScaledParts",
     "WrappedModel",
     "predict_data",
+    "scale_parts",
+    "scaled_model",
     "scaling_for",
 ]
 
-
 _FILE = "scaling.npz"
-_BLOCK_ELEMENTS = 1 << 23
+_BLOCK_ELEMENTS = 1 << 23  # of features scaled at once: 64 MB of float64
+
+Data: TypeAlias = RankingData | LabelRankingData
 
 
-def scaling_for(
-    data: RankingData | LabelRankingData,
-    scale: ScaleName,
-    valid: RankingData | LabelRankingData | None = None,
-) -> Scaling | None:
+class ScaledParts(NamedTuple):
+    """Training and validation data as a solver takes them, and how they were scaled."""
+
+    train: Data
+    valid: Data | None
+    scaling: Scaling | None
+
+
+def scale_parts(train: Data, valid: Data | None, scale: ScaleName) -> ScaledParts:
+    """Scale both as the training data ask for; raises `DataError` as `scaling_for`."""
+    scaling = scaling_for(train, scale, valid)
+    if scaling is None:
+        return ScaledParts(train, valid, None)
+    return ScaledParts(scaling.of(train), None if valid is None else scaling.of(valid), scaling)
+
+
+def scaling_for(data: Data, scale: ScaleName, valid: Data | None = None) -> Scaling | None:
     """How to scale before training on `data`: as they were prepared, or as `fit_scaling` says.
 
     Raises
@@ -62,7 +78,7 @@ def scaling_for(
     return fit_scaling(data.X, scale) if done is None else done
 
 
-def predict_data(model: Model, data: RankingData | LabelRankingData) -> NDArray[np.float64]:
+def predict_data(model: Model, data: Data) -> NDArray[np.float64]:
     """Scores of the rows of data by a model of unscaled features.
 
     Features that were scaled when they were prepared are given to the model within a
@@ -154,3 +170,8 @@ class ScaledModel(WrappedModel):
         if any(array.shape != (model.n_features,) for array in arrays.values()):
             raise ModelFormatError(f"{folder / _FILE} does not fit {model.n_features} features")
         return cls(model, Scaling(arrays.get("shift"), arrays["factor"]))
+
+
+def scaled_model(model: Model, scaling: Scaling | None) -> Model:
+    """The model for unscaled features of one that was trained on features scaled so."""
+    return model if scaling is None else ScaledModel(model, scaling)

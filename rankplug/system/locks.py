@@ -1,7 +1,4 @@
-"""Locks of the operating system: they end with the process that holds them, however it ends.
-
-This module imports optuna: it is itself imported in functions only.
-"""
+"""Locks of the operating system: they end with the process that holds them, however it ends."""
 
 from __future__ import annotations
 
@@ -11,12 +8,10 @@ import socket
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from optuna.storages.journal import JournalFileOpenLock
-
-__all__ = ["JournalLock", "Workers", "locked", "locked_here", "private_file"]
+__all__ = ["Workers", "locked", "locked_here", "private_file"]
 
 
 @contextmanager
@@ -41,29 +36,6 @@ def private_file(name: str) -> Path:
     """A file name in the folder for temporary files, the same for the same name."""
     key = uuid.uuid5(uuid.NAMESPACE_URL, name).hex
     return Path(tempfile.gettempdir(), f"rankplug-{os.getuid()}-{key}")
-
-
-class JournalLock(JournalFileOpenLock):
-    """For writing to a journal; Optuna's own locks outlive a killed process by half a minute.
-
-    What such a process had written of a line is cut off: Optuna could not read the journal any
-    more once another line follows.
-    """
-
-    def __init__(self, journal: Path) -> None:
-        super().__init__(str(journal))
-        self._journal = journal
-        self._held = ExitStack()
-
-    def acquire(self) -> bool:
-        """Wait for the lock."""
-        self._held.enter_context(locked(self._journal.with_name(f"{self._journal.name}.lock")))
-        _cut_off_half_a_line(self._journal)
-        return True
-
-    def release(self) -> None:
-        """Let others have the lock."""
-        self._held.close()
 
 
 class Workers:
@@ -133,14 +105,3 @@ def _is_free(file: Path) -> bool:
         finally:
             os.close(descriptor)
     return True
-
-
-def _cut_off_half_a_line(journal: Path) -> None:
-    with open(journal, "rb+") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size == 0:
-            return
-        file.seek(size - 1)
-        if file.read(1) != b"\n":
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)

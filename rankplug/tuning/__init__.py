@@ -8,25 +8,33 @@
 3
 """
 
+from rankplug.tuning.evaluation import FoldResult, Stopped, Trainer, train_here
+from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.observers import StudyInfo, TuneObserver, TuneProgress
 from rankplug.tuning.records import (
+    JOURNAL,
     Cost,
     PathStep,
+    Pruner,
+    Sampler,
     TrialRecord,
     TrialState,
     TrialStep,
     TuneResult,
+    plain,
 )
 from rankplug.tuning.space import Space, read_space
-from rankplug.tuning.training import Trainer
-from rankplug.tuning.tuner import Pruner, Sampler, tune
+from rankplug.tuning.tuner import tune
 
 __all__ = [
+    "JOURNAL",
     "Cost",
+    "FoldResult",
     "PathStep",
     "Pruner",
     "Sampler",
     "Space",
+    "Stopped",
     "StudyInfo",
     "Trainer",
     "TrialRecord",
@@ -35,6 +43,9 @@ __all__ = [
     "TuneObserver",
     "TuneProgress",
     "TuneResult",
+    "TuningTask",
+    "plain",
     "read_space",
+    "train_here",
     "tune",
 ]

@@ -1,28 +1,105 @@
-"""The quality of a candidate on held-out queries, fold by fold, for one C or for a path."""
+"""Training and scoring of candidates: one fold in this process, and the results of a trial."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rankplug.metrics.evaluation import Measured
-from rankplug.solver import Solver
-from rankplug.tuning.problem import Problem
+from rankplug.models import saved_size
+from rankplug.solver import Solver, SolverResult, iterate_path
+from rankplug.system.interruption import stopped_by
+from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.records import PathStep, TrialStep
-from rankplug.tuning.training import Trained, Trainer, train_here
 
-__all__ = ["Candidate", "Evaluation"]
+__all__ = ["Candidate", "Evaluation", "FoldResult", "Stopped", "Trainer", "train_here"]
 
+# Kept of each fold for the test of the pruner: enough for its power, and little to store.
 _SCORES_PER_FOLD = 500
+
+
+class Stopped(Exception):  # noqa: N818 - no error, but the end
+    """The study was told to stop while a candidate was being trained."""
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """The result of training with one C on one fold.
+
+    Attributes
+    ----------
+    measured : Measured
+        The metric of the held-out queries.
+    seconds : float
+    n_passes : float
+        Full passes over the fold's training features.
+    size : float
+        Bytes of the saved model's files; 0 if the task has no such cost.
+    converged : bool
+        Whether it ended before the solver's iteration limit.
+    """
+
+    measured: Measured
+    seconds: float
+    n_passes: float
+    size: float
+    converged: bool
+
+
+Trainer: TypeAlias = Callable[
+    [TuningTask, int, Solver, Sequence[float] | None, Callable[[], bool]], Generator[FoldResult]
+]
+"""Trains a solver on a fold, given by its number, or solves a path of C there, and yields a
+`FoldResult` for each C (one alone without a path). Once the last argument, which is asked again and
+again, returns true, it raises `Stopped`.
+"""
+
+
+def train_here(
+    task: TuningTask,
+    number: int,
+    solver: Solver,
+    Cs: Sequence[float] | None,
+    stopping: Callable[[], bool],
+) -> Generator[FoldResult]:
+    """The `Trainer` that works in this process."""
+    fold = task.folds[number]
+    with closing(_solve(task, number, solver, Cs)) as results:
+        for _ in Cs or (None,):
+            started = time.perf_counter()
+            with stopped_by(stopping):
+                result = next(results, None)
+            seconds = time.perf_counter() - started
+            if result is None or result.interrupted or stopping():
+                raise Stopped
+            yield FoldResult(
+                measured=task.measure(fold.held_out, result.model.predict(fold.held_out.X)),
+                seconds=seconds,
+                n_passes=result.n_passes,
+                size=saved_size(result.model) if "size" in task.costs else 0.0,
+                converged=result.status != "max_iter",
+            )
+
+
+def _solve(
+    task: TuningTask, number: int, solver: Solver, Cs: Sequence[float] | None
+) -> Generator[SolverResult]:
+    fold, seed = task.folds[number], task.seed
+    if Cs is not None:
+        yield from iterate_path(solver, fold.train, Cs, random_state=seed)
+    else:
+        yield solver.solve(fold.train, valid=fold.held_out, random_state=seed)
 
 
 @dataclass
 class Candidate:
-    """What is known of a solver with one value of C."""
+    """The results of a solver with one value of C on the folds so far."""
 
     C: float | None
     measured: list[Measured] = field(default_factory=list)
@@ -57,18 +134,13 @@ class Candidate:
 
 
 class Evaluation:
-    """Trains a solver on each fold, or solves its C path there, and scores the held-out queries.
+    """The results of a trial so far.
 
     Parameters
     ----------
-    solver : Solver
-    problem : Problem
+    task : TuningTask
     Cs : sequence of float or None
-        The path; None trains with the solver's own parameters.
-    stopping : callable
-        Asked again and again, also by the solver; once it is true, `steps` raises `Stopped`.
-    trainer : Trainer
-        Where the work is done.
+        The path; None if the solver's own parameters are all there is to train with.
 
     Attributes
     ----------
@@ -78,78 +150,57 @@ class Evaluation:
         Trainings that ended at the iteration limit.
     """
 
-    def __init__(
-        self,
-        solver: Solver,
-        problem: Problem,
-        Cs: Sequence[float] | None,
-        stopping: Callable[[], bool],
-        trainer: Trainer = train_here,
-    ) -> None:
-        self._solver = solver
-        self._problem = problem
-        self._Cs = Cs
-        self._stopping = stopping
-        self._trainer = trainer
+    def __init__(self, task: TuningTask, Cs: Sequence[float] | None) -> None:
+        self._task = task
         self.candidates = [Candidate(C) for C in Cs or (None,)]
         self.n_unconverged = 0
-
-    def steps(self) -> Iterator[TrialStep]:
-        """Train; a step for each fold, or for each C of each fold."""
-        for number in range(len(self._problem.folds)):
-            trained = self._trainer(self._problem, number, self._solver, self._Cs, self._stopping)
-            with closing(trained):
-                for candidate in self.candidates:
-                    yield self._step(number, candidate, next(trained))
 
     @property
     def best(self) -> Candidate:
         """The C with the best value, the lowest of equals, among those scored on most folds."""
         most = max(len(candidate.measured) for candidate in self.candidates)
-        sign = 1 if self._problem.metric.greater_is_better else -1
+        sign = 1 if self._task.metric.greater_is_better else -1
 
         def quality(candidate: Candidate) -> float:
             return -math.inf if math.isnan(candidate.value) else sign * candidate.value
 
         return max((c for c in self.candidates if len(c.measured) == most), key=quality)
 
-    @property
-    def seconds(self) -> float:
-        """Training time so far."""
-        return sum(candidate.seconds for candidate in self.candidates)
-
-    @property
-    def n_passes(self) -> float:
-        """Passes over training features so far."""
-        return sum(candidate.n_passes for candidate in self.candidates)
-
-    def path(self) -> tuple[PathStep, ...]:
-        """The values of C that were scored; none without a path."""
-        return tuple(
-            PathStep(candidate.C, candidate.value, candidate.seconds, candidate.n_passes)
-            for candidate in self.candidates
-            if candidate.C is not None and candidate.measured
+    def add(self, fold: int, candidate: Candidate, result: FoldResult) -> TrialStep:
+        """Take in the result of a candidate on a fold."""
+        candidate.measured.append(result.measured)
+        candidate.seconds += result.seconds
+        candidate.n_passes += result.n_passes
+        candidate.size += result.size
+        self.n_unconverged += not result.converged
+        return TrialStep(
+            fold=fold,
+            n_folds=len(self._task.folds),
+            value=candidate.fold_values[-1],
+            so_far=candidate.value,
+            seconds=result.seconds,
+            n_passes=result.n_passes,
+            C=candidate.C,
+            ends_fold=candidate is self.candidates[-1],
         )
 
     def values(self) -> list[float]:
         """The objectives of the best C: the metric, then the costs."""
-        n_folds = len(self._problem.folds)
+        n_folds = len(self._task.folds)
         costs = {"seconds": self.best.seconds / n_folds, "size": self.best.size / n_folds}
-        return [self.best.value, *(costs[name] for name in self._problem.costs)]
+        return [self.best.value, *(costs[name] for name in self._task.costs)]
 
-    def _step(self, number: int, candidate: Candidate, trained: Trained) -> TrialStep:
-        candidate.measured.append(trained.measured)
-        candidate.seconds += trained.seconds
-        candidate.n_passes += trained.n_passes
-        candidate.size += trained.size
-        self.n_unconverged += not trained.converged
-        return TrialStep(
-            fold=number,
-            n_folds=len(self._problem.folds),
-            value=candidate.fold_values[-1],
-            so_far=candidate.value,
-            seconds=trained.seconds,
-            n_passes=trained.n_passes,
-            C=candidate.C,
-            ends_fold=candidate is self.candidates[-1],
-        )
+    def details(self) -> dict[str, Any]:
+        """The fields of a `TrialRecord` that Optuna's trials do not have, as plain values."""
+        path = [
+            PathStep(candidate.C, candidate.value, candidate.seconds, candidate.n_passes)
+            for candidate in self.candidates
+            if candidate.C is not None and candidate.measured
+        ]
+        return {
+            "fold_values": self.best.fold_values,
+            "path": [vars(step) for step in path],
+            "seconds": sum(candidate.seconds for candidate in self.candidates),
+            "n_passes": sum(candidate.n_passes for candidate in self.candidates),
+            "n_unconverged": self.n_unconverged,
+        }

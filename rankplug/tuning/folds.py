@@ -1,19 +1,25 @@
-"""What trials train on and what they are scored by; no query is ever divided."""
+"""The task of tuning: data, folds of whole queries, the metric and the costs."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData, ScaleName
+from rankplug.data import RankingData, ScaleName
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.models import scaling_for
+from rankplug.metrics import Metric
+from rankplug.metrics.evaluation import Measured, measure_instances, measure_queries
+from rankplug.models import ScaledParts, scale_parts
 from rankplug.parameters import Integer
 from rankplug.solver import Data
+from rankplug.tuning.records import Cost
 
-__all__ = ["Fold", "make_folds"]
+__all__ = ["Fold", "TuningTask", "make_folds"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,60 +30,112 @@ class Fold:
     held_out: Data
 
 
-def make_folds(
-    data: Data, valid: Data | None, n_folds: int, seed: int, scale: ScaleName
-) -> tuple[Fold, ...]:
-    """The one fold of `data` and `valid`, or `n_folds` of `data` alone.
+@dataclass(frozen=True, eq=False)
+class TuningTask:
+    """What candidates are compared on; see `rankplug.tune`.
 
-    Queries are dealt out at random; those without a preference pair, which can neither be
-    learnt from nor be scored by most metrics, come last, so that every fold has its share of
-    the others.
+    A pickled one is as large as its data: what is scaled or cut into folds are copies, which are
+    made again.
+    """
+
+    data: Data
+    valid: Data | None
+    n_folds: int
+    scale: ScaleName
+    metric: Metric
+    costs: tuple[Cost, ...]
+    seed: int
+
+    @cached_property
+    def whole(self) -> ScaledParts:
+        """All of the data, scaled; `rankplug.models.scaling_for` says what it raises."""
+        return scale_parts(self.data, self.valid, self.scale)
+
+    @cached_property
+    def folds(self) -> tuple[Fold, ...]:
+        """The one fold of `data` and `valid`, or `n_folds` of `data` alone (see `make_folds`)."""
+        if self.valid is None:
+            return make_folds(self.data, self.n_folds, self.seed, self.scale)
+        train, valid, _ = self.whole
+        assert valid is not None
+        return (Fold(train, valid),)
+
+    def __getstate__(self) -> dict[str, Any]:
+        copies = ("whole", "folds")
+        return {name: value for name, value in vars(self).items() if name not in copies}
+
+    def setup(self) -> dict[str, Any]:
+        """What has to be the same for trials to be comparable, as plain values."""
+        return {
+            "data": _digest(self.data),
+            "valid": None if self.valid is None else _digest(self.valid),
+            "folds": len(self.folds),
+            "metric": str(self.metric),
+            "costs": list(self.costs),
+            "seed": self.seed,
+            "scale": self.scale,
+        }
+
+    def check_metric(self) -> None:
+        """Raise `DataError` if the metric has no value for the held-out queries."""
+        parts = [fold.held_out for fold in self.folds]
+        values = [self.measure(part, np.zeros(part.relevance.shape)).values for part in parts]
+        if np.isnan(np.concatenate(values)).all():
+            raise DataError(
+                f"{self.metric} is undefined for every held-out query: choose another metric, or "
+                "check the relevance"
+            )
+
+    def measure(self, data: Data, scores: NDArray[np.float64]) -> Measured:
+        """The metric of each query, and how much it counts."""
+        name = str(self.metric)
+        if isinstance(data, RankingData):
+            return measure_queries(data.relevance, scores, data.qid, name)[name]
+        return measure_instances(data.relevance, scores, name)[name]
+
+
+def make_folds(data: Data, n_folds: int, seed: int, scale: ScaleName) -> tuple[Fold, ...]:
+    """Divide the queries (of label ranking: the instances) at random into folds.
+
+    Queries without a preference pair, which can neither be learnt from nor be scored by most
+    metrics, are dealt out last, so that every fold has its share of the others.
 
     Raises
     ------
     DataError
         If fewer queries than folds have a preference pair.
     """
-    if valid is not None:
-        return (_scaled(data, valid, scale),)
     if not Integer(2).accepts(n_folds):
         raise ParameterError(f"folds={n_folds!r} must be {Integer(2)}, or give valid data")
-    useful = _useful(data)
+    useful = (data.pair_counts > 0) & (data.weights > 0)
     if useful.sum() < n_folds:
         raise DataError(
-            f"{_units(data)} cannot be split into {n_folds} folds: only {useful.sum()} of "
+            f"{data.unit} cannot be split into {n_folds} folds: only {useful.sum()} of "
             f"{len(useful)} have a preference pair; ask for fewer folds or give valid data"
         )
     order = np.random.default_rng(seed).permutation(len(useful))
     order = np.concatenate([order[useful[order]], order[~useful[order]]])
     fold_of = np.empty(len(useful), dtype=np.int64)
     fold_of[order] = np.arange(len(useful)) % n_folds
-    return tuple(
-        _scaled(_take(data, fold_of != number), _take(data, fold_of == number), scale)
-        for number in range(n_folds)
-    )
+    return tuple(_fold(data, fold_of == number, scale) for number in range(n_folds))
 
 
-def _scaled(train: Data, held_out: Data, scale: ScaleName) -> Fold:
-    scaling = scaling_for(train, scale, held_out)
-    if scaling is None:
-        return Fold(train, held_out)
-    return Fold(scaling.of(train), scaling.of(held_out))
+def _fold(data: Data, held_out: NDArray[np.bool_], scale: ScaleName) -> Fold:
+    train, others = data.take(np.flatnonzero(~held_out)), data.take(np.flatnonzero(held_out))
+    scaled = scale_parts(train, others, scale)
+    assert scaled.valid is not None
+    return Fold(scaled.train, scaled.valid)
 
 
-def _useful(data: Data) -> NDArray[np.bool_]:
-    """Which queries or instances have a pair to learn from."""
-    useful = data.pair_counts > 0
-    if isinstance(data, RankingData) and data.query_weight is not None:
-        useful &= data.query_weight > 0
-    return useful
+def _digest(data: Data) -> str:
+    """A hash of features, relevance, queries and weights.
 
-
-def _units(data: Data) -> str:
-    return "queries" if isinstance(data, RankingData) else "instances"
-
-
-def _take(data: Data, chosen: NDArray[np.bool_]) -> Data:
-    if isinstance(data, RankingData):
-        return data.take_queries(np.flatnonzero(chosen))
-    return LabelRankingData(data.X[chosen], data.relevance[chosen], data.labels, data.feature_names)
+    Not `rankplug.runner.data_digest`: reports compare that one, stored studies this one.
+    """
+    X = data.X
+    features = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
+    hashed = hashlib.blake2b(digest_size=16)
+    for part in (*features, data.relevance, *data.structure):
+        hashed.update(f"{part.dtype}{part.shape}".encode())
+        hashed.update(np.ascontiguousarray(part).data)
+    return hashed.hexdigest()

@@ -1,10 +1,11 @@
-"""Who is told how a study goes."""
+"""Events of a study, and the observers that receive them: several as one, and a bar."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rankplug.solver import Solver
@@ -48,7 +49,7 @@ class StudyInfo:
 
 
 class TuneObserver:
-    """Is told how a study goes; every method may be overridden, none has to be.
+    """Receives the events of a study; every method may be overridden, none has to be.
 
     A study ends with `study_finished` or `study_failed`. With several jobs the methods are
     called from several threads, one at a time.
@@ -74,40 +75,18 @@ class TuneObserver:
 
 
 class Observers(TuneObserver):
-    """Several observers, told one after the other, by one thread at a time."""
+    """Several observers as one: each event goes to one after the other, in one thread at a time."""
 
     def __init__(self, observers: Iterable[TuneObserver]) -> None:
-        self._observers = list(observers)
-        self._lock = threading.RLock()
+        receivers, lock = list(observers), threading.RLock()
 
-    def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
-        """See `TuneObserver`."""
-        self._tell("study_started", info, earlier)
+        def forward(event: str, *arguments: Any) -> None:
+            with lock:
+                for receiver in receivers:
+                    getattr(receiver, event)(*arguments)
 
-    def trial_started(self, number: int, params: Mapping[str, Any]) -> None:
-        """See `TuneObserver`."""
-        self._tell("trial_started", number, params)
-
-    def step(self, number: int, step: TrialStep) -> None:
-        """See `TuneObserver`."""
-        self._tell("step", number, step)
-
-    def trial_finished(self, trial: TrialRecord) -> None:
-        """See `TuneObserver`."""
-        self._tell("trial_finished", trial)
-
-    def study_finished(self, result: TuneResult) -> None:
-        """See `TuneObserver`."""
-        self._tell("study_finished", result)
-
-    def study_failed(self, error: BaseException) -> None:
-        """See `TuneObserver`."""
-        self._tell("study_failed", error)
-
-    def _tell(self, event: str, *arguments: Any) -> None:
-        with self._lock:
-            for observer in self._observers:
-                getattr(observer, event)(*arguments)
+        for event in [name for name in vars(TuneObserver) if not name.startswith("_")]:
+            setattr(self, event, partial(forward, event))
 
 
 class TuneProgress(TuneObserver):

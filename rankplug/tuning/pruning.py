@@ -1,11 +1,9 @@
-"""When a trial is given up.
+"""Pruning: trials that are given up after a fold, as no better than earlier ones.
 
 This module imports optuna: it is itself imported in functions only.
 """
 
 from __future__ import annotations
-
-from typing import Literal, TypeAlias
 
 import optuna
 from optuna import Study, Trial
@@ -13,13 +11,11 @@ from optuna.pruners import MedianPruner, WilcoxonPruner
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from rankplug.tuning.evaluation import Evaluation
-from rankplug.tuning.records import TrialStep
+from rankplug.tuning.records import Pruner, TrialStep
 
-__all__ = ["NoPruning", "PrunerName", "make_pruning"]
+__all__ = ["NoPruning", "make_pruning"]
 
-PrunerName: TypeAlias = Literal["wilcoxon", "median"]
-
-_SCORES = "rankplug.scores"
+_SCORES = "rankplug.scores"  # an attribute of stored trials, in studies of all versions
 _FEWEST_QUERIES = 15  # SciPy takes seconds to test fewer with ties among them
 
 
@@ -91,7 +87,7 @@ class WilcoxonPruning(NoPruning):
         return best if _SCORES in best.user_attrs else None
 
 
-def make_pruning(name: PrunerName | None, study: Study) -> NoPruning:
+def make_pruning(name: Pruner | None, study: Study) -> NoPruning:
     """The pruning of that name; none where several objectives leave open what is worse."""
     if name is None or len(study.directions) > 1:
         return NoPruning()

@@ -1,18 +1,53 @@
-"""What tuning hands back: trials, their steps, and the result of a study."""
+"""Records of a study: its trials, their steps and its result, and how storages keep them."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from rankplug.solver import Solver, SolverResult
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.trial import FrozenTrial
 
-__all__ = ["Cost", "PathStep", "TrialRecord", "TrialState", "TrialStep", "TuneResult"]
+__all__ = [
+    "DETAILS",
+    "ERROR",
+    "JOURNAL",
+    "WORKER",
+    "Cost",
+    "PathStep",
+    "Pruner",
+    "Sampler",
+    "TrialRecord",
+    "TrialState",
+    "TrialStep",
+    "TuneResult",
+    "plain",
+    "to_record",
+    "uses_budget",
+]
+
+JOURNAL = "study.journal"
+"""The name of a journal in the folder that keeps a study."""
+
+# Names of the attributes of a stored trial; studies of all versions have them.
+WORKER = "rankplug.worker"
+"""The process that runs the trial."""
+ERROR = "rankplug.error"
+"""What the solver raised. A failed trial without it was killed."""
+DETAILS = "rankplug.details"
+"""Fields of a `TrialRecord` that Optuna's trials do not have."""
+
+Sampler: TypeAlias = Literal["tpe", "random", "qmc", "grid"]
+
+Pruner: TypeAlias = Literal["wilcoxon", "median"]
 
 Cost: TypeAlias = Literal["seconds", "size"]
 """A second objective, to be minimised: training seconds of a fold, or bytes of its saved model."""
@@ -160,3 +195,47 @@ class TuneResult:
     def n_passes(self) -> float:
         """Full passes over training features of all trials."""
         return sum(trial.n_passes for trial in self.trials)
+
+
+def to_record(trial: FrozenTrial) -> TrialRecord:
+    """One of Optuna's trials as a `TrialRecord`."""
+    details = dict(trial.user_attrs.get(DETAILS, {}))
+    state = _state(trial)
+    return TrialRecord(
+        number=trial.number,
+        state=state,
+        params=dict(trial.params),
+        values=tuple(trial.values) if state == "complete" else (),
+        fold_values=tuple(details.pop("fold_values", ())),
+        path=tuple(PathStep(**step) for step in details.pop("path", ())),
+        error=trial.user_attrs.get(ERROR),
+        **details,
+    )
+
+
+def uses_budget(trial: FrozenTrial) -> bool:
+    """Whether a trial counts as one of `n_trials`: it runs, or has ended without being killed."""
+    return _state(trial) in ("complete", "pruned", "failed", "running")
+
+
+def _state(trial: FrozenTrial) -> TrialState:
+    if trial.state.name == "FAIL":
+        return "failed" if ERROR in trial.user_attrs else "killed"
+    states: dict[str, TrialState] = {
+        "COMPLETE": "complete",
+        "PRUNED": "pruned",
+        "RUNNING": "running",
+        "WAITING": "waiting",
+    }
+    return states[trial.state.name]
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON gives it back; functions and the like by their names."""
+    return json.loads(json.dumps(value, default=_name))
+
+
+def _name(value: Any) -> str:
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,4 +1,4 @@
-"""Where the parameters of a trial come from.
+"""Samplers: they choose the parameters of each trial.
 
 This module imports optuna: it is itself imported in functions only.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from optuna import Study
@@ -22,15 +22,14 @@ from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from rankplug.exceptions import ParameterError
-from rankplug.tuning.trials import counts
+from rankplug.tuning.records import Sampler, uses_budget
 
-__all__ = ["SamplerName", "TrialSampler", "make_sampler"]
+__all__ = ["TrialSampler", "make_sampler"]
 
-SamplerName: TypeAlias = Literal["tpe", "random", "qmc", "grid"]
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
-_GRID_VALUES = 8
-_MOST_POINTS = 10_000
+_GRID_VALUES = 8  # of a range: about one for each power of ten of a usual range of C
+_MOST_POINTS = 10_000  # more trials than anybody waits for; all points are kept in memory
 
 
 class TrialSampler(BaseSampler):
@@ -60,7 +59,7 @@ class TrialSampler(BaseSampler):
 
     def exhausted(self, study: Study) -> bool:
         """Whether there is nothing left to try."""
-        return not self.distributions and any(map(counts, study.get_trials(deepcopy=False)))
+        return not self.distributions and any(map(uses_budget, study.get_trials(deepcopy=False)))
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Make the trial's sampler."""
@@ -106,7 +105,7 @@ class TrialSampler(BaseSampler):
         self._chosen.pop(trial.number, None)
 
 
-def make_sampler(name: SamplerName, distributions: Distributions, seed: int) -> TrialSampler:
+def make_sampler(name: Sampler, distributions: Distributions, seed: int) -> TrialSampler:
     """The sampler of that name.
 
     Raises
@@ -177,7 +176,7 @@ class _GridSampler(TrialSampler):
 
     def _untried(self, study: Study) -> Iterator[dict[str, Any]]:
         trials = study.get_trials(deepcopy=False)
-        tried = {self._key(trial.params) for trial in trials if counts(trial)}
+        tried = {self._key(trial.params) for trial in trials if uses_budget(trial)}
         return (point for point in self._points if self._key(point) not in tried)
 
     def _key(self, params: Mapping[str, Any]) -> str:

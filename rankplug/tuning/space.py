@@ -1,22 +1,31 @@
-"""Search spaces: a solver's own, and what a caller or a recipe says instead."""
+"""Search spaces: a solver's own, overrides of a caller or a recipe, and paths of C."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from rankplug.exceptions import ParameterError, nearest
 from rankplug.parameters import Integer, Optional, Parameter, Real
 from rankplug.solver import Data, Solver
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+    from optuna.distributions import BaseDistribution, FloatDistribution
 
-__all__ = ["Space", "read_space"]
+__all__ = ["CPath", "PathOption", "Space", "plan_path", "read_space"]
+
+PathOption: TypeAlias = bool | int | Sequence[float]
+"""The argument `path` of `rankplug.tune`."""
 
 _RANGE = ("low", "high", "log", "step")
+
+# Two or three values for each of the seven powers of ten that the range of C has by default: the
+# metric seldom differs much between closer ones.
+_PATH_STEPS = 16
 
 
 @dataclass(frozen=True)
@@ -64,9 +73,9 @@ def read_space(
     distributions = solver.tuning_space(data)
     fixed: dict[str, Any] = {}
     wrong: list[str] = []
-    for name, wish in (overrides or {}).items():
+    for name, override in (overrides or {}).items():
         try:
-            read = _Override(solver, name, distributions.get(name)).read(wish)
+            read = _Override(solver, name, distributions.get(name)).read(override)
         except ParameterError as error:
             wrong.append(str(error))
             continue
@@ -85,8 +94,47 @@ def read_space(
     return Space(distributions, fixed)
 
 
+@dataclass(frozen=True)
+class CPath:
+    """The values of C that each trial solves, ascending, and the range they are in."""
+
+    Cs: tuple[float, ...]
+    range: FloatDistribution
+
+
+def plan_path(
+    path: PathOption, solver: Solver, distributions: Mapping[str, BaseDistribution]
+) -> CPath | None:
+    """The path that is asked for; None for False.
+
+    Raises
+    ------
+    ParameterError
+        If the solver has no warm starts or no C, C is not searched, or `path` is wrong.
+    """
+    from optuna.distributions import FloatDistribution
+
+    if path is False:
+        return None
+    if not solver.tags.warm_start or "C" not in solver.get_params(deep=False):
+        raise ParameterError(f"path: {solver.name} has no warm starts in C; leave out path")
+    if isinstance(path, Sequence):
+        values = tuple(sorted(set(path))) if all(map(Real(0).accepts, path)) else ()
+        if not values:
+            raise ParameterError(f"path={path!r} must name values of C above 0")
+        return CPath(values, FloatDistribution(values[0], values[-1], log=True))
+    if not isinstance(path, bool) and not Integer(2).accepts(path):
+        raise ParameterError(f"path={path!r} must be true, false, a number >= 2, or values of C")
+    own = distributions.get("C")
+    if not isinstance(own, FloatDistribution) or own.step is not None:
+        raise ParameterError("path: the search space must have a range of C without steps")
+    spaced = np.geomspace if own.log else np.linspace
+    n_steps = _PATH_STEPS if path is True else int(path)
+    return CPath(tuple(map(float, spaced(own.low, own.high, n_steps))), own)
+
+
 class _Override:
-    """Reads what is wished for one parameter."""
+    """Reads the override of one parameter."""
 
     def __init__(self, solver: Solver, name: str, own: BaseDistribution | None) -> None:
         self._solver = solver
@@ -94,45 +142,45 @@ class _Override:
         self._own = own
         self._allowed: Parameter | None = solver.parameters.get(name)
 
-    def read(self, wish: Any) -> Any:
+    def read(self, given: Any) -> Any:
         """A distribution, or the value to hold."""
         from optuna.distributions import BaseDistribution
 
         known = self._solver.get_params(deep=False)
         if self._name not in known:
             raise ParameterError(f"no parameter {self._name!r}{nearest(str(self._name), known)}")
-        if isinstance(wish, BaseDistribution):
-            return self._accepted(wish)
-        if isinstance(wish, Mapping):
-            if "choices" in wish:
-                self._only(wish, ("choices",))
-                return self._choices(wish["choices"])
-            self._only(wish, _RANGE)
-            return self._range(**wish)
-        if isinstance(wish, list | tuple):
-            return self._choices(wish)
-        self._require([wish])
-        return wish
+        if isinstance(given, BaseDistribution):
+            return self._accepted(given)
+        if isinstance(given, Mapping):
+            if "choices" in given:
+                self._only(given, ("choices",))
+                return self._choices(given["choices"])
+            self._only(given, _RANGE)
+            return self._range(**given)
+        if isinstance(given, list | tuple):
+            return self._choices(given)
+        self._require([given])
+        return given
 
-    def _only(self, wish: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        for key in wish:
+    def _only(self, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        for key in given:
             if key not in known:
                 raise ParameterError(f"{self._name}: no key {key!r}{nearest(str(key), known)}")
 
-    def _choices(self, wish: Any) -> BaseDistribution:
+    def _choices(self, given: Any) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution
 
-        if not isinstance(wish, list | tuple) or not wish:
-            raise ParameterError(f"{self._name}: choices must be a list of values, not {wish!r}")
-        for value in wish:
+        if not isinstance(given, list | tuple) or not given:
+            raise ParameterError(f"{self._name}: choices must be a list of values, not {given!r}")
+        for value in given:
             if not isinstance(value, str | int | float | None):
                 raise ParameterError(
                     f"{self._name}: choice {value!r} cannot be stored; choices are texts, "
                     "numbers, true, false or null"
                 )
-        if len({(type(value), value) for value in wish}) < len(wish):
-            raise ParameterError(f"{self._name}: a choice is named twice in {list(wish)}")
-        return self._accepted(CategoricalDistribution(list(wish)))
+        if len({(type(value), value) for value in given}) < len(given):
+            raise ParameterError(f"{self._name}: a choice is named twice in {list(given)}")
+        return self._accepted(CategoricalDistribution(list(given)))
 
     def _range(
         self, low: Any = None, high: Any = None, log: Any = None, step: Any = None

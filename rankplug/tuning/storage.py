@@ -1,27 +1,47 @@
-"""Where studies are kept.
+"""Storages of studies: folders with a journal, databases, memory; and what a study agrees on.
 
 This module imports optuna: it is itself imported in functions only.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from optuna import Study
+from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import TrialState as State
 
-from rankplug.exceptions import ParameterError
-from rankplug.system.locks import JournalLock, Workers, private_file
+from rankplug.exceptions import ParameterError, TuningError
+from rankplug.system.locks import Workers, locked, private_file
+from rankplug.tuning.records import JOURNAL, WORKER, TrialRecord, to_record
 
-__all__ = ["JOURNAL", "Place", "open_storage"]
+__all__ = [
+    "STUDY_ID",
+    "JournalLock",
+    "Place",
+    "agree_on_space",
+    "fail_killed",
+    "left_behind",
+    "open_storage",
+]
 
-JOURNAL = "study.journal"
-"""The name of a journal in a folder."""
+# Names of the attributes of a stored study; studies of all versions have them.
+STUDY_ID = "rankplug.id"
+"""Tells a study from others of the same name, wherever they are kept."""
+_SETUP = "rankplug.setup"
+_SPACE = "rankplug.space"
 
 _SQLITE = "sqlite:///"
-_PATIENCE = 60.0
+_LOCK_TIMEOUT = 60.0  # seconds that SQLite waits for others, which write for some milliseconds
 
 
 @dataclass(frozen=True)
@@ -31,6 +51,18 @@ class Place:
     storage: BaseStorage
     name: str
     workers: Workers
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say what to do when the study cannot be written, as on a full disk."""
+        try:
+            yield
+        except (OSError, StorageInternalError) as error:
+            reason = str(error.__cause__ or error).partition("\n")[0]
+            raise TuningError(
+                f"the study in {self.name} cannot be written ({reason}): its trials that have "
+                "ended are kept; make room, and go on by resume=True"
+            ) from error
 
 
 def open_storage(storage: str | Path | BaseStorage | None) -> Place:
@@ -50,7 +82,7 @@ def open_storage(storage: str | Path | BaseStorage | None) -> Place:
         raise ParameterError(f"storage={storage!r} must be a folder, a file *.journal or a URL")
     try:
         is_url = isinstance(storage, str) and "://" in storage
-        return _database(str(storage)) if is_url else _journal(Path(storage))
+        return _open_database(str(storage)) if is_url else _open_journal(Path(storage))
     except ParameterError:
         raise
     except Exception as error:
@@ -59,7 +91,7 @@ def open_storage(storage: str | Path | BaseStorage | None) -> Place:
         raise ParameterError(f"storage {name} cannot be opened: {reason[0]}") from error
 
 
-def _journal(path: Path) -> Place:
+def _open_journal(path: Path) -> Place:
     if path.suffix not in ("", ".journal") and not path.is_dir():
         raise ParameterError(
             f"storage {path}: name a folder or a file *.journal, or write sqlite:///{path} for a "
@@ -71,7 +103,41 @@ def _journal(path: Path) -> Place:
     return Place(JournalStorage(backend), str(file), Workers(file, shared=True))
 
 
-def _database(url: str) -> Place:
+class JournalLock(JournalFileOpenLock):
+    """For writing to a journal; Optuna's own locks outlive a killed process by half a minute.
+
+    What such a process had written of a line is cut off: Optuna could not read the journal any
+    more once another line follows.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(str(journal))
+        self._journal = journal
+        self._held = ExitStack()
+
+    def acquire(self) -> bool:
+        """Wait for the lock."""
+        self._held.enter_context(locked(self._journal.with_name(f"{self._journal.name}.lock")))
+        _cut_off_half_a_line(self._journal)
+        return True
+
+    def release(self) -> None:
+        """Let others have the lock."""
+        self._held.close()
+
+
+def _cut_off_half_a_line(journal: Path) -> None:
+    with open(journal, "rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size == 0:
+            return
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _open_database(url: str) -> Place:
     if not url.startswith(_SQLITE):
         return Place(RDBStorage(url), _without_password(url), _workers_here(url))
     file = Path(url.removeprefix(_SQLITE).partition("?")[0])
@@ -79,7 +145,7 @@ def _database(url: str) -> Place:
     workers = Workers(file, shared=True)
     # Two processes that make the tables at once disturb each other.
     with workers.one_at_a_time():
-        storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": _PATIENCE}})
+        storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": _LOCK_TIMEOUT}})
     return Place(storage, url, workers)
 
 
@@ -93,3 +159,61 @@ def _without_password(url: str) -> str:
     credentials, at, place = rest.rpartition("@")
     user, colon, _ = credentials.partition(":")
     return f"{scheme}{separator}{user}{':***' if colon else ''}{at}{place}"
+
+
+def agree_on_space(
+    study: Study, setup: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
+) -> dict[str, BaseDistribution]:
+    """What the study searches: as it began, and as asked for if it begins now.
+
+    Ranges that were fitted to the data stay what they were, though another machine may round
+    them differently. One process at a time may ask.
+
+    Raises
+    ------
+    ParameterError
+        If the study has another setup; every difference is named.
+    """
+    kept = study.user_attrs
+    if _SETUP not in kept:
+        space = {name: distribution_to_json(one) for name, one in distributions.items()}
+        study.set_user_attr(STUDY_ID, uuid.uuid4().hex)
+        study.set_user_attr(_SPACE, space)
+        study.set_user_attr(_SETUP, dict(setup))
+        return dict(distributions)
+    other = kept[_SETUP]
+    different = [
+        f"{key} was {other.get(key)!r} and is {setup.get(key)!r}"
+        for key in sorted({*other, *setup})
+        if other.get(key) != setup.get(key)
+    ]
+    if different:
+        raise ParameterError(
+            f"the study {study.study_name!r} cannot go on with another setup: "
+            f"{'; '.join(different)}; give another study_name to begin anew"
+        )
+    return {name: json_to_distribution(text) for name, text in kept[_SPACE].items()}
+
+
+def fail_killed(study: Study, workers: Workers, own: str) -> None:
+    """Mark the trials as failed whose process is gone.
+
+    A trial that has no worker yet is one that was killed right after it began, or that
+    another process has begun this moment.
+    """
+    others = workers.others(own)
+    for trial in study.get_trials(deepcopy=False, states=(State.RUNNING,)):
+        worker = trial.user_attrs.get(WORKER)
+        gone = not others if worker is None else not workers.alive(worker)
+        if gone:
+            study.tell(trial.number, state=State.FAIL, skip_if_finished=True)
+
+
+def left_behind(study: Study, workers: Workers) -> Sequence[TrialRecord]:
+    """Trials that have ended and whose process is gone, so that nobody else tells of them."""
+    ended = study.get_trials(deepcopy=False, states=(State.COMPLETE, State.PRUNED, State.FAIL))
+    return [
+        to_record(trial)
+        for trial in ended
+        if WORKER in trial.user_attrs and not workers.alive(trial.user_attrs[WORKER])
+    ]

@@ -5,38 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from sklearn.base import clone
 
 from rankplug.data import ScaleName
 from rankplug.exceptions import ParameterError
 from rankplug.metrics import parse_metric
-from rankplug.models import ScaledModel, scaling_for
+from rankplug.models import scaled_model
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
 from rankplug.solver import Data, Solver, SolverResult, check_validation, make_solver
-from rankplug.tuning.budget import Budget
+from rankplug.tuning.evaluation import Trainer, train_here
+from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.observers import Observers, TuneObserver, TuneProgress
-from rankplug.tuning.paths import PathWish
-from rankplug.tuning.problem import Problem
-from rankplug.tuning.records import Cost, TuneResult
-from rankplug.tuning.setup import digest, plain
-from rankplug.tuning.space import Space, read_space
-from rankplug.tuning.training import Trainer, train_here
+from rankplug.tuning.records import Cost, Pruner, Sampler, TuneResult, plain
+from rankplug.tuning.space import PathOption, Space, read_space
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-__all__ = ["Pruner", "Sampler", "tune"]
-
-Sampler: TypeAlias = Literal["tpe", "random", "qmc", "grid"]
-Pruner: TypeAlias = Literal["wilcoxon", "median"]
+__all__ = ["tune"]
 
 _ARGUMENTS: Mapping[str, Parameter] = {
     "n_trials": Optional(Integer(1)),
     "timeout": Optional(Real(0)),
-    "sampler": Choice(("tpe", "random", "qmc", "grid")),
-    "pruner": Optional(Choice(("wilcoxon", "median"))),
+    "sampler": Choice(get_args(Sampler)),
+    "pruner": Optional(Choice(get_args(Pruner))),
     "n_jobs": Integer(1),
     "seed": Integer(0, 2**32 - 1),
     "scale": Choice(get_args(ScaleName)),
@@ -61,7 +55,7 @@ def tune(
     n_jobs: int = 1,
     seed: int = 0,
     space: Mapping[str, Any] | None = None,
-    path: PathWish = False,
+    path: PathOption = False,
     costs: Sequence[Cost] = (),
     scale: ScaleName = "none",
     resume: bool = False,
@@ -152,51 +146,40 @@ def tune(
     solver = _own_solver(solver)
     solver.check(data)
     check_validation(data, valid)
-    scaling = scaling_for(data, scale, valid)
-    scaled = data if scaling is None else scaling.of(data)
-    found = read_space(solver, space, scaled)
-    solver.set_params(**found.fixed).check(scaled)
-    problem = Problem(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed)
-    problem.check_metric()
+    task = TuningTask(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed)
+    train, held_out, scaling = task.whole
+    searched = read_space(solver, space, train)
+    solver.set_params(**searched.fixed).check(train)
+    task.check_metric()
     observers = [observer] if isinstance(observer, TuneObserver) else list(observer)
 
-    from rankplug.tuning.session import Session
-
-    setup = {
-        **_fixed_setup(solver, found),
-        "data": digest(data),
-        "valid": None if valid is None else digest(valid),
-        "folds": len(problem.folds),
-        "metric": str(problem.metric),
-        "costs": list(costs),
-        "seed": seed,
-        "scale": scale,
-        "space": plain(space),
-        "path": plain(path),
-    }
-
     def retrain(best: Solver) -> SolverResult:
-        held_out = valid if valid is None or scaling is None else scaling.of(valid)
-        result = best.solve(scaled, valid=held_out, random_state=seed)
-        if scaling is None:
-            return result
-        return replace(result, model=ScaledModel(result.model, scaling))
+        result = best.solve(train, valid=held_out, random_state=seed)
+        return replace(result, model=scaled_model(result.model, scaling))
 
-    session = Session(
+    from rankplug.tuning.study import Study
+
+    study = Study(
         solver=solver,
-        problem=problem,
-        distributions=found.distributions,
+        task=task,
+        distributions=searched.distributions,
         path=path,
         sampler=sampler,
         pruner=pruner,
         n_jobs=n_jobs,
-        budget=Budget(n_trials, timeout),
-        setup=setup,
+        n_trials=n_trials,
+        timeout=timeout,
+        setup={
+            **_fixed_setup(solver, searched),
+            **task.setup(),
+            "space": plain(space),
+            "path": plain(path),
+        },
         refit=retrain if refit else None,
         observer=Observers([TuneProgress(), *observers] if progress else observers),
         trainer=trainer,
     )
-    return session.run(storage, study_name, resume=resume)
+    return study.run(storage, study_name, resume=resume)
 
 
 def _check_costs(costs: Sequence[Cost]) -> None:

@@ -86,7 +86,7 @@ def test_the_value_is_the_metric_of_the_scores_of_all_held_out_queries():
 
     result = quick(metric="pairwise_accuracy", folds=3, seed=5, n_trials=1)
     y, scores, qid, fold_values = [], [], [], []
-    for fold in make_folds(DATA, None, 3, 5, "none"):
+    for fold in make_folds(DATA, 3, 5, "none"):
         model = result.best_solver.solve(fold.train, random_state=5).model
         held_out = fold.held_out
         parts = held_out.relevance, model.predict(held_out.X), held_out.qid
@@ -102,7 +102,7 @@ def test_the_value_is_the_metric_of_the_scores_of_all_held_out_queries():
 def test_folds_divide_no_query_and_forget_none(n_folds):
     from rankplug.tuning.folds import make_folds
 
-    folds = make_folds(DATA, None, n_folds, 0, "none")
+    folds = make_folds(DATA, n_folds, 0, "none")
     held_out = [set(fold.held_out.query_ids) for fold in folds]
     assert sorted(query for part in held_out for query in part) == list(range(DATA.n_queries))
     for fold, part in zip(folds, held_out, strict=True):
@@ -117,10 +117,10 @@ def test_every_fold_has_its_share_of_queries_with_pairs():
     y = DATA.relevance.copy()
     y[DATA.query_ptr[4] :] = 0.0
     data = rankplug.RankingData.from_arrays(DATA.X, y, DATA.qid)
-    for fold in make_folds(data, None, 4, 0, "none"):
+    for fold in make_folds(data, 4, 0, "none"):
         assert (fold.held_out.pair_counts > 0).sum() == 1
     with pytest.raises(DataError, match="only 4 of 40 have a preference pair"):
-        make_folds(data, None, 5, 0, "none")
+        make_folds(data, 5, 0, "none")
 
 
 def test_label_ranking_is_split_by_instance():
@@ -137,7 +137,7 @@ def test_label_ranking_is_split_by_instance():
 def test_scaling_is_fitted_on_the_training_part_of_each_fold():
     from rankplug.tuning.folds import make_folds
 
-    for fold in make_folds(DATA, None, 3, 0, "standard"):
+    for fold in make_folds(DATA, 3, 0, "standard"):
         assert np.allclose(fold.train.X.mean(axis=0), 0)
         assert np.allclose(fold.train.X.std(axis=0), 1)
         assert not np.allclose(fold.held_out.X.mean(axis=0), 0, atol=1e-3)

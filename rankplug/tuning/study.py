@@ -1,0 +1,394 @@
+"""A study: one call of `tune` asks for parameters, trains, scores and tells, trial after trial.
+
+This module imports optuna: it is itself imported in functions only.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import (
+    DuplicatedStudyError,
+    ExperimentalWarning,
+    UpdateFinishedTrialError,
+)
+from optuna.pruners import NopPruner
+from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, Trial
+from optuna.trial import TrialState as State
+from sklearn.base import clone
+
+from rankplug.exceptions import (
+    ClusterError,
+    ConvergenceWarning,
+    ParameterError,
+    RankplugError,
+    TuningError,
+)
+from rankplug.solver import Solver, SolverResult
+from rankplug.system.interruption import ending_loop
+from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer
+from rankplug.tuning.folds import TuningTask
+from rankplug.tuning.observers import StudyInfo, TuneObserver
+from rankplug.tuning.pruning import make_pruning
+from rankplug.tuning.records import (
+    DETAILS,
+    ERROR,
+    WORKER,
+    Pruner,
+    Sampler,
+    TrialRecord,
+    TuneResult,
+    to_record,
+    uses_budget,
+)
+from rankplug.tuning.sampling import TrialSampler, make_sampler
+from rankplug.tuning.space import CPath, PathOption, plan_path
+from rankplug.tuning.storage import (
+    STUDY_ID,
+    Place,
+    agree_on_space,
+    fail_killed,
+    left_behind,
+    open_storage,
+)
+
+__all__ = ["Study"]
+
+_log = logging.getLogger(__name__)
+
+# So many fail in a row when the solver or the data are wrong, hardly by bad luck with parameters.
+_FAILURES_IN_A_ROW = 10
+
+
+@dataclass(frozen=True)
+class Study:
+    """One solver's parameters, searched as `tune` has checked.
+
+    `run` takes these steps:
+
+    1. Plan the path and the sampler, so that what is wrong with them is said before there is a
+       study.
+    2. Open the storage and join the processes that work on it. One of them at a time makes the
+       study, or resumes it and takes over its search space.
+    3. End the trials whose process was killed.
+    4. Run trials, in `n_jobs` threads, until `n_trials` or `timeout` are used up or nothing is
+       left to try (`_Trials`).
+    5. Sum up: the best trial, those that no other one beats, and the solver trained again.
+
+    Parameters
+    ----------
+    solver : Solver
+        With the fixed parameters.
+    task : TuningTask
+    distributions : mapping
+        The search space, as a new study begins with it.
+    path : bool, int or sequence of float
+    sampler, pruner : str
+    n_jobs : int
+    n_trials, timeout : int and float, or None
+        How many trials the study may have, and how long this process begins new ones.
+    setup : mapping
+        What a resumed study has to agree in.
+    refit : callable or None
+        Trains the best solver on all of the data.
+    observer : TuneObserver
+    trainer : Trainer
+        Where the work is done.
+    started : float
+        When `timeout` began to run.
+    """
+
+    solver: Solver
+    task: TuningTask
+    distributions: Mapping[str, BaseDistribution]
+    path: PathOption
+    sampler: Sampler
+    pruner: Pruner | None
+    n_jobs: int
+    n_trials: int | None
+    timeout: float | None
+    setup: Mapping[str, Any]
+    refit: Callable[[Solver], SolverResult] | None
+    observer: TuneObserver
+    trainer: Trainer
+    started: float = field(default_factory=time.monotonic)
+
+    def run(
+        self, storage: str | Path | BaseStorage | None, name: str | None, *, resume: bool
+    ) -> TuneResult:
+        """Work on the study of that name until the budget is used up."""
+        self._plan(self.distributions)
+        place = open_storage(storage)
+        with ending_loop(), _quiet(), place.workers.join() as worker:
+            with place.writing(), place.workers.one_at_a_time():
+                study = self._open(place, name or self.solver.name, resume=resume)
+                distributions = agree_on_space(study, self.setup, self.distributions)
+            path, study.sampler = self._plan(distributions)
+            fail_killed(study, place.workers, worker)
+            trials = _Trials(self, study, path, study.sampler, worker)
+            self.observer.study_started(self._info(study), left_behind(study, place.workers))
+            try:
+                with warnings.catch_warnings():
+                    # What the solver warns of in a trial is no news after the first.
+                    warnings.filterwarnings("ignore", module=r"rankplug\.tuning\.evaluation")
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    with place.writing():
+                        trials.run()
+                result = self._result(study)
+                self.observer.study_finished(result)
+            except BaseException as error:
+                self.observer.study_failed(error)
+                raise
+            return result
+
+    def out_of_time(self) -> bool:
+        """Whether no trial may begin any more."""
+        return self.timeout is not None and time.monotonic() - self.started >= self.timeout
+
+    def used_up(self, study: optuna.Study, before: float = math.inf) -> bool:
+        """Whether the trials numbered lower than `before` are as many as there may be."""
+        if self.n_trials is None:
+            return False
+        trials = study.get_trials(deepcopy=False)
+        return sum(uses_budget(one) for one in trials if one.number < before) >= self.n_trials
+
+    def _plan(
+        self, distributions: Mapping[str, BaseDistribution]
+    ) -> tuple[CPath | None, TrialSampler]:
+        path = plan_path(self.path, self.solver, distributions)
+        sampled = {
+            name: distributions[name] for name in distributions if not (path and name == "C")
+        }
+        return path, make_sampler(self.sampler, sampled, self.task.seed)
+
+    def _open(self, place: Place, name: str, *, resume: bool) -> optuna.Study:
+        metric = self.task.metric
+        better = StudyDirection.MAXIMIZE if metric.greater_is_better else StudyDirection.MINIMIZE
+        try:
+            return optuna.create_study(
+                storage=place.storage,
+                study_name=name,
+                directions=[better, *(StudyDirection.MINIMIZE for _ in self.task.costs)],
+                load_if_exists=resume,
+                pruner=NopPruner(),
+            )
+        except DuplicatedStudyError:
+            raise ParameterError(
+                f"the study {name!r} exists in {place.name}: go on with it by resume=True, or "
+                "give another study_name or storage"
+            ) from None
+
+    def _info(self, study: optuna.Study) -> StudyInfo:
+        return StudyInfo(
+            id=study.user_attrs[STUDY_ID],
+            name=study.study_name,
+            solver=self.solver,
+            metric=str(self.task.metric),
+            costs=self.task.costs,
+            setup=self.setup,
+            study=study,
+            n_trials=self.n_trials,
+        )
+
+    def _result(self, study: optuna.Study) -> TuneResult:
+        trials = tuple(to_record(trial) for trial in study.get_trials(deepcopy=False))
+        complete = [trial for trial in trials if trial.values]
+        if not complete:
+            raise TuningError(_why_none(study.study_name, trials))
+        sign = 1 if self.task.metric.greater_is_better else -1
+        complete.sort(key=lambda trial: -sign * trial.values[0])
+        best = complete[0]
+        efficient = (
+            {trial.number for trial in study.best_trials} if self.task.costs else {best.number}
+        )
+        solver = clone(self.solver).set_params(**best.params)
+        return TuneResult(
+            best_params=dict(best.params),
+            best_solver=solver,
+            best_value=best.values[0],
+            study=study,
+            trials=trials,
+            metric=str(self.task.metric),
+            best=best,
+            costs=self.task.costs,
+            pareto=tuple(trial for trial in complete if trial.number in efficient),
+            best_result=None if self.refit is None else self.refit(solver),
+        )
+
+
+class _Trials:
+    """The trials that this process runs, one after the other in each of its threads.
+
+    Parameters
+    ----------
+    plan : Study
+    study : optuna.Study
+        With a `TrialSampler`.
+    path : CPath or None
+        Its best C is given at the end of a trial.
+    sampler : TrialSampler
+    worker : str
+        This process's name among those that work on the storage.
+    """
+
+    def __init__(
+        self,
+        plan: Study,
+        study: optuna.Study,
+        path: CPath | None,
+        sampler: TrialSampler,
+        worker: str,
+    ) -> None:
+        self._plan = plan
+        self._study = study
+        self._path = path
+        self._sampler = sampler
+        self._worker = worker
+        self._pruning = make_pruning(plan.pruner, study)
+        self._asking = threading.Lock()
+        self._failures_in_a_row = 0
+        self._stop = False
+
+    def run(self) -> None:
+        """Run trials until the budget is used up or there is nothing left to try."""
+        if self._plan.n_jobs == 1:
+            self._work()
+            return
+        with ThreadPoolExecutor(self._plan.n_jobs) as pool:
+            jobs = [pool.submit(self._work) for _ in range(self._plan.n_jobs)]
+            try:
+                for job in jobs:
+                    job.result()
+            except BaseException:
+                self._stop = True
+                raise
+
+    def _work(self) -> None:
+        while (trial := self._ask()) is not None:
+            try:
+                ended = self._end(trial)
+            except BaseException:
+                self._stop = True
+                raise
+            self._plan.observer.trial_finished(to_record(ended))
+
+    def _ask(self) -> Trial | None:
+        """A trial to run; None if there is to be none."""
+        plan = self._plan
+        with self._asking:
+            if self._stop or plan.out_of_time() or plan.used_up(self._study):
+                return None
+            if self._failures_in_a_row >= _FAILURES_IN_A_ROW or self._sampler.exhausted(
+                self._study
+            ):
+                return None
+            trial = self._study.ask(self._sampler.distributions)
+            if plan.used_up(self._study, before=trial.number):
+                # Another process was faster.
+                self._study.tell(trial, state=State.FAIL)
+                return None
+            trial.set_user_attr(WORKER, self._worker)
+        plan.observer.trial_started(trial.number, dict(trial.params))
+        return trial
+
+    def _end(self, trial: Trial) -> FrozenTrial:
+        """Run a trial to whatever end."""
+        evaluation = Evaluation(self._plan.task, None if self._path is None else self._path.Cs)
+        try:
+            return self._finish(trial, evaluation, pruned=self._evaluate(trial, evaluation))
+        except (Stopped, UpdateFinishedTrialError):
+            return self._fail(trial, evaluation)
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, ClusterError):
+                return self._fail(trial, evaluation, _reason(trial, error))
+            self._plan.observer.trial_finished(to_record(self._fail(trial, evaluation)))
+            raise
+
+    def _evaluate(self, trial: Trial, evaluation: Evaluation) -> bool:
+        """Train and score on each fold; whether the trial was given up on the way."""
+        plan = self._plan
+        solver = clone(plan.solver).set_params(**trial.params)
+        Cs = None if self._path is None else self._path.Cs
+        n_candidates = len(evaluation.candidates)
+        last = len(plan.task.folds) * n_candidates - 1
+        for fold in range(len(plan.task.folds)):
+            with closing(plan.trainer(plan.task, fold, solver, Cs, lambda: self._stop)) as results:
+                for position, candidate in enumerate(evaluation.candidates):
+                    step = evaluation.add(fold, candidate, next(results))
+                    number = fold * n_candidates + position
+                    if len(self._study.directions) == 1 and math.isfinite(step.so_far):
+                        trial.report(step.so_far, number)
+                    plan.observer.step(trial.number, step)
+                    if number < last and self._pruning.after_step(trial, evaluation, step):
+                        return True
+        return False
+
+    def _finish(self, trial: Trial, evaluation: Evaluation, *, pruned: bool) -> FrozenTrial:
+        if self._path is not None:
+            best, searched = evaluation.best.C, self._path.range
+            assert best is not None
+            self._sampler.choose(trial.number, C=best)
+            trial.suggest_float("C", searched.low, searched.high, log=searched.log)
+        values = evaluation.values()
+        if not pruned and not all(map(math.isfinite, values)):
+            return self._fail(trial, evaluation, f"the objectives are not finite: {values}")
+        self._failures_in_a_row = 0
+        trial.set_user_attr(DETAILS, evaluation.details())
+        if pruned:
+            return self._study.tell(trial, state=State.PRUNED, skip_if_finished=True)
+        self._pruning.keep(trial, evaluation)
+        return self._study.tell(trial, values, skip_if_finished=True)
+
+    def _fail(self, trial: Trial, evaluation: Evaluation, error: str | None = None) -> FrozenTrial:
+        """End a trial without a result; without an error it counts as killed."""
+        with suppress(UpdateFinishedTrialError):
+            if error is not None:
+                self._failures_in_a_row += 1
+                trial.set_user_attr(ERROR, error)
+                trial.set_user_attr(DETAILS, evaluation.details())
+        return self._study.tell(trial, state=State.FAIL, skip_if_finished=True)
+
+
+def _reason(trial: Trial, error: Exception) -> str:
+    if isinstance(error, RankplugError):
+        return str(error)
+    _log.debug("trial %d failed", trial.number, exc_info=error)
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _why_none(name: str, trials: Sequence[TrialRecord]) -> str:
+    if not trials:
+        return f"the study {name!r} has no trial: there was no time for one"
+    counted = Counter(trial.state for trial in trials)
+    states = ", ".join(f"{number} {state}" for state, number in counted.items())
+    errors = [trial.error for trial in trials if trial.error]
+    reason = f"; the first error: {errors[0]}" if errors else ""
+    return f"no trial of the study {name!r} is complete ({states}){reason}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's line for each trial, and its warnings of what is experimental."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
