@@ -1,4 +1,4 @@
-"""The trained trees: they predict, and are saved in XGBoost's own format."""
+"""XGBoost's trained trees: they predict, and are saved in XGBoost's own JSON format."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import Model, check_labels
 from rankplug.system.cores import survive_forks
-from rankplug_plugins.boosting.xgboost_file import check_xgboost_file
+from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json, ubjson_to_json
 from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
 
 __all__ = ["XGBoostModel"]
 
-_FILE = "model.ubj"
+_FILE = "trees.json"
+_UBJSON_FILE = "model.ubj"  # of version 0.1
 
 
 class XGBoostModel(Model):
@@ -113,7 +114,8 @@ class XGBoostModel(Model):
         return np.asarray(self.booster.predict(rows, pred_contribs=True), dtype=np.float64)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        self.booster.save_model(folder / _FILE)
+        text = finite_json(self.booster.save_raw("json").decode())
+        (folder / _FILE).write_text(text, encoding="utf-8")
         labels = None if self.labels is None else self.labels.tolist()
         return {"zeros": self.zeros, "labels": labels}
 
@@ -121,12 +123,15 @@ class XGBoostModel(Model):
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> XGBoostModel:
         import xgboost
 
+        file = folder / (_UBJSON_FILE if (folder / _UBJSON_FILE).exists() else _FILE)
         try:
-            check_xgboost_file((folder / _FILE).read_bytes())
-            booster = xgboost.Booster(model_file=folder / _FILE)
+            content = file.read_bytes()
+            text = content.decode() if file.name == _FILE else ubjson_to_json(content)
+            check_xgboost_json(text)
+            booster = xgboost.Booster(model_file=bytearray(text.encode()))
         except (OSError, ValueError, xgboost.core.XGBoostError) as error:
             reason = str(error).splitlines()[0]
-            raise ModelFormatError(f"{folder / _FILE} cannot be read: {reason}") from None
+            raise ModelFormatError(f"{file} cannot be read: {reason}") from None
         zeros, labels = header.get("zeros"), header.get("labels", "missing")
         if zeros not in ("missing", "value") or not (labels is None or isinstance(labels, list)):
             raise ModelFormatError(f"{folder}: zeros or labels are missing from the description")

@@ -38,9 +38,11 @@ from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledMo
 from rankplug.models.pipelines import PipelineModel
 from rankplug.recipe.loader import load_recipe
 from rankplug_plugins.baselines.regressor_model import RegressorModel
-from rankplug_plugins.boosting.lightgbm_file import check_lightgbm_text
-from rankplug_plugins.boosting.ubjson import parse_ubjson
-from rankplug_plugins.boosting.xgboost_file import check_xgboost_file
+from rankplug_plugins.boosting.file_checks import (
+    check_lightgbm_text,
+    check_xgboost_json,
+    ubjson_to_json,
+)
 
 X = np.array([[1.0, 2.0], [3.0, -4.0], [0.0, 1.0]])
 LINEAR = LinearModel([1.0, -2.0], ["a", "b"])
@@ -699,12 +701,13 @@ def tree_files():
     booster = xgboost.train({"max_depth": 3, "base_score": 0.0, "nthread": 1}, matrix, 2)
     params = {"verbose": -1, "num_threads": 1, "min_data_in_leaf": 1, "num_leaves": 5}
     trees = lightgbm.train(params, lightgbm.Dataset(features, y), 2)
-    return bytes(booster.save_raw("ubj")), trees.model_to_string()
+    return booster, trees.model_to_string()
 
 
 def test_trees_are_read(tree_files):
-    ubj, text = tree_files
-    check_xgboost_file(ubj)
+    booster, text = tree_files
+    check_xgboost_json(booster.save_raw("json").decode())
+    check_xgboost_json(ubjson_to_json(bytes(booster.save_raw("ubj"))))
     check_lightgbm_text(text)
 
 
@@ -742,24 +745,55 @@ def test_trees_are_read(tree_files):
         ("trees", [1, 2]),
         ("name", "gblinear"),
         ("feature_types", ["q"]),
+        ("id", 1),
+        ("id", 0),
+        ("left_children", lambda array: array.astype(float)),
+        ("split_conditions", lambda array: array.astype(int)),
+        ("default_left", lambda array: array.astype(bool)),
+        ("num_nodes", "\u0661"),
     ],
 )
-def test_forged_trees_of_xgboost(tree_files, monkeypatch, name, change):
+def test_forged_trees_of_xgboost(tree_files, name, change):
     """Each of them would be memory of others that XGBoost reads."""
-    content = parse_ubjson(tree_files[0])
 
     def forge(value):
         if isinstance(value, dict):
             return {
-                key: (change(part) if callable(change) else change) if key == name else forge(part)
+                key: forged_part(part) if key == name else forge(part)
                 for key, part in value.items()
             }
         return [forge(part) for part in value] if isinstance(value, list) else value
 
-    forged = forge(content)
-    monkeypatch.setattr("rankplug_plugins.boosting.xgboost_file.parse_ubjson", lambda _: forged)
+    def forged_part(part):
+        return change(np.asarray(part)).tolist() if callable(change) else change
+
+    content = json.loads(tree_files[0].save_raw("json"))
+    forged = json.dumps(forge(content), ensure_ascii=False)
+    assert forged != json.dumps(content)
     with pytest.raises(ValueError, match=r"cannot be right|it lacks"):
-        check_xgboost_file(b"")
+        check_xgboost_json(forged)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('{"learner"', ' {"learner"', "beginning"),
+        ('{"learner"', '{ "learner"', "beginning"),
+        ('"learner"', '"le\\u0061rner"', "escaped"),
+        ('{"learner"', '{"learner":1,"learner"', "twice"),
+        ('{"learner"', '{"x":' + "[" * 100 + "]" * 100 + ',"learner"', "depth"),
+        ('{"learner"', '{"x":' + '{"x":' * 100 + "1" + "}" * 100 + ',"learner"', "depth"),
+        ('{"learner"', '{"x":' + "[" * 10**6, "nested too deeply"),
+        ('"id":', '"id":NaN,"ID":', "NaN"),
+        ('{"learner"', "binf\x10\0\0\0", "Expecting value"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_json_that_xgboost_would_read_otherwise(tree_files, old, new, words):
+    text = tree_files[0].save_raw("json").decode()
+    assert old in text
+    with pytest.raises(ValueError, match=words):
+        check_xgboost_json(text.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
@@ -782,7 +816,7 @@ def test_forged_trees_of_xgboost(tree_files, monkeypatch, name, change):
 )
 def test_binary_json_is_read_strictly(content):
     with pytest.raises(ValueError, match=r"cut off|behind|nested|type|missing|twice|codec"):
-        parse_ubjson(content)
+        ubjson_to_json(content)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -368,14 +369,14 @@ def test_saved_model_scores_bit_equal(data, valid, tmp_path):
     assert isinstance(loaded, XGBoostModel)
     assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
         "model.json",
-        "model.ubj",
+        "trees.json",
     ]
     assert (loaded.n_trees, loaded.n_features, loaded.n_labels) == (model.n_trees, N_FEATURES, None)
     for X in (valid.X, sparse.csr_array(valid.X)):
         scores = loaded.predict(X)
         assert scores.dtype == np.float64
         np.testing.assert_array_equal(scores, model.predict(X))
-    native = xgboost.Booster(model_file=tmp_path / "model" / "model.ubj")
+    native = xgboost.Booster(model_file=tmp_path / "model" / "trees.json")
     matrix = xgboost.DMatrix(valid.X, missing=0.0)
     np.testing.assert_array_equal(native.predict(matrix), model.predict(valid.X))
 
@@ -393,10 +394,34 @@ def test_model_survives_pickle(data):
     np.testing.assert_array_equal(copy.predict(data.X), model.predict(data.X))
 
 
-def test_unreadable_trees_are_a_model_format_error(tmp_path):
-    (tmp_path / "model.ubj").write_bytes(b"no trees here")
-    with pytest.raises(ModelFormatError, match=r"model\.ubj cannot be read"):
+@pytest.mark.parametrize("file", ["trees.json", "model.ubj"])
+def test_unreadable_trees_are_a_model_format_error(tmp_path, file):
+    (tmp_path / file).write_bytes(b"no trees here")
+    with pytest.raises(ModelFormatError, match=rf"{re.escape(file)} cannot be read"):
         XGBoostModel._read(tmp_path, {"zeros": "missing", "labels": None})
+
+
+def test_missing_trees_are_a_model_format_error(tmp_path):
+    with pytest.raises(ModelFormatError, match=r"trees\.json cannot be read: .*No such file"):
+        XGBoostModel._read(tmp_path, {"zeros": "missing", "labels": None})
+
+
+def test_trees_in_the_format_of_version_0_1_are_the_same_to_the_bit(data, tmp_path):
+    model = small().solve(data).model
+    model.booster.save_model(tmp_path / "model.ubj")
+    read = XGBoostModel._read(tmp_path, {"zeros": "missing", "labels": None})
+    assert read.booster.save_raw("ubj") == model.booster.save_raw("ubj")
+
+
+def test_splits_at_the_end_of_float32_are_saved_and_read(tmp_path):
+    """XGBoost puts infinity there, for which JSON has no word."""
+    X = np.where(np.arange(60) % 3 == 0, 3.2e38, 0.0)[:, None]
+    model = small().solve(rankplug.RankingData.from_arrays(X, X[:, 0] > 0)).model
+    assert b"Infinity" in model.booster.save_raw("json")
+    model.save(tmp_path / "model")
+    loaded = rankplug.load_model(tmp_path / "model")
+    assert "Infinity" not in (tmp_path / "model" / "trees.json").read_text()
+    assert loaded.booster.save_raw("ubj") == model.booster.save_raw("ubj")
 
 
 # --- label ranking ----------------------------------------------------------------------------
