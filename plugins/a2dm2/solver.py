@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from rankplug.data import RankingData
-from rankplug.exceptions import DataError
-from rankplug.models import LinearModel, Model
-from rankplug.objectives import (
-    Scope,
-    decades_down,
-    largest_squared_norm,
-    make_top_problem,
-    warn_if_zero_is_optimal,
-)
+from rankplug.objectives import TopProblem
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
-from rankplug.parameters import Choice, Integer, Optional, Real
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
+from rankplug.optim.bracket import Bracket, Certified
+from rankplug.parameters import Positive, Real
+from rankplug.solver import Monitor, SolverTags, TopSolver
 from rankplug.system.interruption import Overdue
 from rankplug_plugins.a2dm2.split import TopSplit
 
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-
 __all__ = ["A2dm2TopPush"]
+
+_Status: TypeAlias = Literal["converged", "max_iter", "stopped"]
 
 _BOUND_EVERY = 10
 _REGULARISATION = 3e-4
@@ -35,7 +26,7 @@ _STEP = 100.0
 _FIRST_REVIEW = 25
 
 
-class A2dm2TopPush(Solver):
+class A2dm2TopPush(TopSolver):
     """Linear ranking at the top, split into two functions and a linear constraint.
 
         (11)  min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
@@ -53,8 +44,6 @@ class A2dm2TopPush(Solver):
 
     Parameters
     ----------
-    lam : float, default=0.01
-        Weight of the regulariser.
     variant : "admm", "a2dm2" or "a2dm2-restart"
         Plain (default), extrapolated multipliers, or those with restarts. Only "admm" converges
         for every rho; the others are sure to for `rho` up to a bound that is tiny where `lam1`
@@ -72,15 +61,10 @@ class A2dm2TopPush(Solver):
     tol : float, default=5e-6
         Converged when primal and dual residuals are at most `tol` of their scale, or the duality
         gap of (11) at most `tol` times the objective.
-    max_iter : int, default=10000
     clamp : bool, default=False
         Lower `rho` to the bound instead of warning; not for "admm".
-    threshold : float, optional
-        Rows of higher relevance are positive, the others negative; by default those above the
-        lowest relevance.
-    scope : "per-query" or "global"
-        Compare positives with the negatives of their own query, or of all queries together,
-        where each positive counts as much as its query's weight. The same for one query.
+    lam, max_iter, threshold, scope
+        See `TopSolver`.
 
     References
     ----------
@@ -97,63 +81,18 @@ class A2dm2TopPush(Solver):
         "KDD 2015",
         duality_gap=True,
     )
-    parameters = {
-        "lam": Real(0),
-        "variant": Choice(("admm", "a2dm2", "a2dm2-restart")),
-        "lam1": Optional(Real(0)),
-        "lam2": Optional(Real(0)),
-        "rho": Optional(Real(0)),
-        "eta": Real(0, 1, high_open=False),
-        "relaxation": Real(0, 2),
-        "tol": Real(0),
-        "max_iter": Integer(1),
-        "clamp": Choice((False, True)),
-        "threshold": Optional(Real()),
-        "scope": Choice(("per-query", "global")),
-    }
+    _near_one = 10.0
 
-    def __init__(
-        self,
-        lam: float = 0.01,
-        *,
-        variant: Variant = "admm",
-        lam1: float | None = None,
-        lam2: float | None = None,
-        rho: float | None = None,
-        eta: float = 0.999,
-        relaxation: float = 1.8,
-        tol: float = 5e-6,
-        max_iter: int = 10_000,
-        clamp: bool = False,
-        threshold: float | None = None,
-        scope: Scope = "per-query",
-    ) -> None:
-        self.lam = lam
-        self.variant = variant
-        self.lam1 = lam1
-        self.lam2 = lam2
-        self.rho = rho
-        self.eta = eta
-        self.relaxation = relaxation
-        self.tol = tol
-        self.max_iter = max_iter
-        self.clamp = clamp
-        self.threshold = threshold
-        self.scope = scope
+    variant: Variant = "admm"
+    lam1: Positive | None = None
+    lam2: Positive | None = None
+    rho: Positive | None = None
+    eta: Annotated[float, Real(0, 1, high_open=False)] = 0.999
+    relaxation: Annotated[float, Real(0, 2)] = 1.8
+    tol: Positive = 5e-6
+    clamp: bool = False
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt."""
-        return {"lam": decades_down(1.0 if data is None else largest_squared_norm(data))}
-
-    def _solve(
-        self,
-        data: Data,
-        init: Model | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
-    ) -> SolverResult:
-        assert isinstance(data, RankingData)
-        problem = make_top_problem(data, self.threshold, self.scope)
+    def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
         n_rows = len(problem.weight) + int(problem.neg_ptr[-1])
         small = _REGULARISATION / n_rows
         split = TopSplit(
@@ -167,20 +106,7 @@ class A2dm2TopPush(Solver):
             status = run.iterate(self._step(split))
         except Overdue:
             status = "stopped"
-        except FloatingPointError as error:
-            raise DataError(
-                f"{self.name} cannot go on, {error}: scale the features, for example each to a "
-                "largest absolute value of 1, or lower rho"
-            ) from None
-        warn_if_zero_is_optimal(self.name, run.lower_bound, 10 * self.tol, None)
-        return SolverResult(
-            model=LinearModel(run.w),
-            status=status,
-            objective=run.objective,
-            duality_gap=run.objective - run.lower_bound,
-            n_iter=run.n_iter,
-            n_passes=split.n_passes,
-        )
+        return Certified(run.bracket, run.n_iter, status, split.n_passes)
 
     def _step(self, split: TopSplit) -> float:
         if self.variant == "admm":
@@ -191,16 +117,15 @@ class A2dm2TopPush(Solver):
 
 
 class _Run:
-    """The best weights so far and bounds of (11) around them; w = 0 has the value 1."""
+    """Iterations, with the best weights so far and bounds of (11); w = 0 has the value 1."""
 
     def __init__(self, solver: A2dm2TopPush, split: TopSplit, monitor: Monitor) -> None:
         self._solver, self._split, self._monitor = solver, split, monitor
-        self.w = np.zeros(split.n_weights)
-        self.objective, self.lower_bound = 1.0, 0.0
+        self.bracket = Bracket(np.zeros(split.n_weights), 1.0, 0.0)
         self.n_iter = 0
 
-    def iterate(self, rho: float) -> Status:
-        """Go on until convergence, the most iterations, or the monitor's wish."""
+    def iterate(self, rho: float) -> _Status:
+        """Go on until convergence, the most iterations, or a stop."""
         solver, split = self._solver, self._split
         adaptive = solver.variant == "admm" and solver.rho is None
         y = multiplier = np.zeros(len(split.c))
@@ -226,11 +151,11 @@ class _Run:
             rho *= self._balance(step)
             y, multiplier, end = step.y, step.multiplier, 2 * end
 
-    def _follow(self, step: Iterate, rho: float) -> Status | None:
+    def _follow(self, step: Iterate, rho: float) -> _Status | None:
         """Report an iteration; how the run ends if it does."""
-        solver = self._solver
+        solver, bracket = self._solver, self.bracket
         if not np.isfinite(step.primal_residual + step.dual_residual):
-            raise FloatingPointError(f"as it diverges with rho={rho:.3g}")
+            raise FloatingPointError(f"it diverges with rho={rho:.3g} (lower rho)")
         value = self._look_at(step)
         solved = max(self._residuals(step)) <= solver.tol
         last = self.n_iter == solver.max_iter
@@ -239,19 +164,19 @@ class _Run:
         going = self._monitor.report(
             self.n_iter,
             objective=value,
-            duality_gap=self.objective - self.lower_bound,
+            duality_gap=bracket.difference,
             primal_residual=step.primal_residual,
             dual_residual=step.dual_residual,
             rho=rho,
             n_passes=self._split.n_passes,
         )
         if solved and value < 1.0:  # the solution, not what was best on the way to it
-            self.w, self.objective = step.x[: self._split.n_weights].copy(), value
-        if solved or self.objective - self.lower_bound <= solver.tol * self.objective:
+            bracket.w, bracket.objective = step.x[: self._split.n_weights].copy(), value
+        if solved or bracket.difference <= solver.tol * bracket.objective:
             return "converged"
         if not going:
             self._bound(step)
-            return self._monitor.interruption or "stopped"
+            return "stopped"
         return "max_iter" if last else None
 
     def _residuals(self, step: Iterate) -> tuple[float, float]:
@@ -271,8 +196,7 @@ class _Run:
         split = self._split
         w = step.x[: split.n_weights]
         value: float = split.problem.value(split.lam, w, *split.scores(step.x, step.Ax))
-        if value < self.objective:
-            self.w, self.objective = w.copy(), value
+        self.bracket.offer(w.copy(), value)
         return value
 
     def _bound(self, step: Iterate) -> None:
@@ -280,4 +204,4 @@ class _Run:
         split = self._split
         split.n_passes += 1
         a, b = split.dual_point(step.multiplier)
-        self.lower_bound = max(self.lower_bound, split.problem.lower_bound(split.lam, a, b))
+        self.bracket.raise_bound(split.problem.lower_bound(split.lam, a, b))

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from rankplug.data import LabelRankingData
-from rankplug.kernels import Kernel, KernelFunction, KernelName
+from rankplug.kernels import Kernel
 from rankplug.models import Model
-from rankplug.objectives import decades_up, gamma_range
-from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real, check_parameters
-from rankplug.solver import Callback, Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.parameters import Count, Integer, Positive, check_parameters
+from rankplug.solver import (
+    Callback,
+    Data,
+    KernelSolver,
+    Monitor,
+    Objective,
+    SolverResult,
+    SolverTags,
+)
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.ascent import Ascent, ScheduleName
 from rankplug_plugins.larank.patterns import Layout, patterns_of
 from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weights
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["LaRank"]
 
 _MOST_EPOCHS = 1000
 
 
-class LaRank(Solver):
+class LaRank(KernelSolver):
     """Partial ranking: one item above others, as in Crammer and Singer's multiclass machine.
 
     A pattern p asks that one item a, the better one, is scored above each of a set B_p, and
@@ -42,15 +46,9 @@ class LaRank(Solver):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the loss, which is summed over patterns, not averaged.
-    kernel : "linear", "rbf", "poly" or callable
-        Inner products of phi, for labels and for documents. A function takes two matrices of
-        rows and returns the matrix of their kernels, which must be positive semidefinite.
-    gamma : float, optional
-        For "rbf" and "poly"; by default 1 / (number of features * variance of X).
-    degree, coef0 : int, float
-        ``(gamma x.z + coef0)^degree`` for "poly".
+    C, kernel, gamma, degree, coef0
+        See `KernelSolver`; the loss is summed over patterns. Kernels are for labels and for
+        documents.
     epochs : int, optional
         At most so many visits to each pattern: 1 is the paper's LaRank x1, an online algorithm.
         By default 1000.
@@ -102,78 +100,36 @@ class LaRank(Solver):
         kernel=True,
     )
     iteration_limit = "epochs"
-    parameters = {
-        "C": Real(0),
-        "kernel": ChoiceOrFunction(("linear", "rbf", "poly")),
-        "gamma": Optional(Real(0)),
-        "degree": Integer(1),
-        "coef0": Real(0, low_open=False),
-        "epochs": Optional(Integer(1)),
-        "tol": Real(0),
-        "schedule": Choice(("adaptive", "cyclic")),
-        "cache_mb": Real(0),
-        "margin": Choice(("unit", "graded")),
-        "random_state": Optional(Integer(0)),
-    }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: KernelName | KernelFunction = "linear",
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 0.0,
-        epochs: int | None = None,
-        tol: float = 1e-2,
-        schedule: ScheduleName = "adaptive",
-        cache_mb: float = 500.0,
-        margin: Literal["unit", "graded"] = "unit",
-        random_state: int | None = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.epochs = epochs
-        self.tol = tol
-        self.schedule = schedule
-        self.cache_mb = cache_mb
-        self.margin = margin
-        self.random_state = random_state
+    epochs: Count | None = None
+    tol: Positive = 1e-2
+    schedule: ScheduleName = "adaptive"
+    cache_mb: Positive = 500.0
+    margin: Literal["unit", "graded"] = "unit"
+    random_state: Annotated[int, Integer(0)] | None = None
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """C, and gamma of a kernel that has it.
-
-        C begins where every pattern still has a loss: scores differ by no more than
-        ``4 C max_i k(x_i, x_i) sum of all weights``, which is then below the smallest margin.
-        """
-        if data is None:
-            return {"C": decades_up(1e-6)}
-        self.check(data)
-        space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
-        if self.kernel in ("rbf", "poly"):
-            space["gamma"] = gamma_range(data.X)
-        return space
+    def describe_objective(self) -> Objective:
+        """The loss of patterns."""
+        parameters = {"C": self.C, "margin": self.margin, **self._kernel_parameters()}
+        return Objective("hinge loss of patterns", parameters)
 
     def _smallest_c(self, data: Data) -> float:
+        """Where ``4 C max_i k(x_i, x_i) sum of all weights`` is the smallest margin.
+
+        That bounds the difference of two scores.
+        """
         margin = 1.0
         if self.margin == "graded":
             levels = np.unique(data.relevance[~np.isnan(data.relevance)])
             margin = float(np.diff(levels).min())
-        largest = float(self._kernel_function(data).diagonal(data.X).max()) or 1.0
+        largest = float(self._make_kernel(data).diagonal(data.X).max()) or 1.0
         return margin / (4.0 * largest * float(patterns_of(data).weight.sum()))
 
     def _solve(
-        self,
-        data: Data,
-        init: Model | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
         layout = patterns_of(data)
-        kernel = None if self.kernel == "linear" else self._kernel_function(data)
+        kernel = None if self.kernel == "linear" else self._make_kernel(data)
         return self._ascend(data, layout, self.margin == "graded", kernel, monitor, rng)
 
     def solve_layout(
@@ -226,6 +182,3 @@ class LaRank(Solver):
             rng = np.random.default_rng(self.random_state)
         ascent = Ascent(layout, patterns, weights, self.schedule, rng)
         return ascent.run(self.tol, self.epochs or _MOST_EPOCHS, monitor)
-
-    def _kernel_function(self, data: Data) -> Kernel:
-        return Kernel.for_data(self.kernel, self.gamma, self.degree, self.coef0, data.X)

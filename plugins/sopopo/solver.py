@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError
-from rankplug.kernels import Kernel, KernelFunction, KernelName
 from rankplug.models import Model
-from rankplug.objectives import decades_up, gamma_range, largest_squared_norm
-from rankplug.parameters import Choice, ChoiceOrFunction, Integer, Optional, Real
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
+from rankplug.objectives import largest_squared_norm
+from rankplug.optim.bracket import Bracket
+from rankplug.parameters import ChoiceOrFunction, Count, Positive
+from rankplug.solver import (
+    Data,
+    KernelSolver,
+    Monitor,
+    Objective,
+    SolverResult,
+    SolverTags,
+    Status,
+)
 from rankplug.system.interruption import interrupted
-from rankplug_plugins.sopopo.acceleration import Extrapolation, dual_objective
 from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs, Weights, decompose
 from rankplug_plugins.sopopo.problems import (
     KernelLabels,
@@ -24,13 +32,16 @@ from rankplug_plugins.sopopo.problems import (
     Problem,
 )
 
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-
 __all__ = ["Sopopo"]
 
+Vector: TypeAlias = NDArray[np.float64]
 
-class Sopopo(Solver):
+_STEPS = 8
+_MOST_VALUES = 2**26  # of all dual vectors kept: 512 MB
+_RIDGE = 1e-10
+
+
+class Sopopo(KernelSolver):
     """Large-margin label ranking, whose loss is a sum of largest violations.
 
     The preferences of an instance with relevance g are split into complete bipartite graphs
@@ -44,8 +55,6 @@ class Sopopo(Solver):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the loss, which is summed over instances or queries, not averaged.
     decomposition : str or callable, default="adjacent-layers"
         A layer is the items of equal relevance.
 
@@ -59,13 +68,9 @@ class Sopopo(Solver):
         list of (A, B) or (A, B, sigma), A and B lists of positions.
     weights : "sum" or "mean"
         ``sigma``: 1, or 1 / number of graphs of the instance or query.
-    kernel : "linear", "rbf", "poly" or callable
-        Other kernels than "linear" are for label ranking only. A function takes two matrices
-        of rows and returns the matrix of their kernels, which must be positive semidefinite.
-    gamma : float, optional
-        For "rbf" and "poly"; by default 1 / (number of features * variance of X).
-    degree, coef0 : int, float
-        ``(gamma x.z + coef0)^degree`` for "poly".
+    C, kernel, gamma, degree, coef0
+        See `KernelSolver`; the loss is summed over instances or queries. Other kernels than
+        "linear" are for label ranking only.
     tol : float, default=1e-3
         Converged when the duality gap is at most this share of the objective.
     max_epochs : int, default=1000
@@ -104,66 +109,28 @@ class Sopopo(Solver):
         kernel=True,
     )
     iteration_limit = "max_epochs"
-    parameters = {
-        "C": Real(0),
-        "decomposition": ChoiceOrFunction(tuple(NAMES)),
-        "weights": Choice(("sum", "mean")),
-        "kernel": ChoiceOrFunction(("linear", "rbf", "poly")),
-        "gamma": Optional(Real(0)),
-        "degree": Integer(1),
-        "coef0": Real(0, low_open=False),
-        "tol": Real(0),
-        "max_epochs": Integer(1),
-        "shrinking": Choice((True, False)),
-        "cache_mb": Real(0),
-    }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        decomposition: Decomposition = "adjacent-layers",
-        weights: Weights = "sum",
-        kernel: KernelName | KernelFunction = "linear",
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 0.0,
-        tol: float = 1e-3,
-        max_epochs: int = 1000,
-        shrinking: bool = True,
-        cache_mb: float = 200.0,
-    ) -> None:
-        self.C = C
-        self.decomposition = decomposition
-        self.weights = weights
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.tol = tol
-        self.max_epochs = max_epochs
-        self.shrinking = shrinking
-        self.cache_mb = cache_mb
+    decomposition: Annotated[Decomposition, ChoiceOrFunction(tuple(NAMES))] = "adjacent-layers"
+    weights: Weights = "sum"
+    tol: Positive = 1e-3
+    max_epochs: Count = 1000
+    shrinking: bool = True
+    cache_mb: Positive = 200.0
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """C, and gamma of a kernel that has it.
-
-        C begins where every graph still has a loss: scores differ by no more than
-        ``4 C max_i k(x_i, x_i) sum of all sigma``, which is then below the smallest margin.
-        """
-        if data is None:
-            return {"C": decades_up(1e-6)}
-        self.check(data)
-        space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
-        if self.kernel in ("rbf", "poly"):
-            space["gamma"] = gamma_range(data.X)
-        return space
+    def describe_objective(self) -> Objective:
+        """The loss of bipartite graphs."""
+        parameters = {"C": self.C, "decomposition": self.decomposition, "weights": self.weights}
+        return Objective("loss of bipartite graphs", parameters | self._kernel_parameters())
 
     def _smallest_c(self, data: Data) -> float:
+        """Where ``4 C max_i k(x_i, x_i) sum of all sigma`` is the smallest margin.
+
+        That bounds the difference of two scores.
+        """
         total = float(self._graphs(data).weight.sum())
         levels = np.unique(data.relevance[~np.isnan(data.relevance)])
         if isinstance(data, LabelRankingData) and self.kernel != "linear":
-            largest = float(self._kernel_function(data).diagonal(data.X).max())
+            largest = float(self._make_kernel(data).diagonal(data.X).max())
         else:
             largest = largest_squared_norm(data)
         return float(np.diff(levels).min()) / (4.0 * largest * total)
@@ -178,11 +145,7 @@ class Sopopo(Solver):
             )
 
     def _solve(
-        self,
-        data: Data,
-        init: Model | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
         return _Ascent(self._problem(data), self.tol, self.shrinking).run(
             self.max_epochs, monitor, rng
@@ -195,7 +158,7 @@ class Sopopo(Solver):
             return LinearQueries(data, graphs, bound)
         if self.kernel == "linear":
             return LinearLabels(data, graphs, bound)
-        return KernelLabels(data, graphs, bound, self._kernel_function(data), self.cache_mb)
+        return KernelLabels(data, graphs, bound, self._make_kernel(data), self.cache_mb)
 
     def _graphs(self, data: Data) -> Graphs:
         if isinstance(data, RankingData):
@@ -206,9 +169,6 @@ class Sopopo(Solver):
         weight = np.ones(len(offset) - 1) if weight is None else weight
         return decompose(relevance, offset, weight, self.decomposition, self.weights)
 
-    def _kernel_function(self, data: LabelRankingData) -> Kernel:
-        return Kernel.for_data(self.kernel, self.gamma, self.degree, self.coef0, data.X)
-
 
 class _Ascent:
     """Epochs until the gap between the best primal and the dual objective is small."""
@@ -218,21 +178,20 @@ class _Ascent:
         self._tol = tol
         self._shrinking = shrinking
         self._margin = np.inf
-        self._primal = np.inf
-        self._dual = -np.inf
-        self._best: Point = problem.point()
+        self._bracket: Bracket[Point] = Bracket(problem.point())
 
     def run(self, max_epochs: int, monitor: Monitor, rng: np.random.Generator) -> SolverResult:
         """Ascend, and certify what was reached."""
         n_epochs, status = self._ascend(max_epochs, monitor, rng)
         self._problem.recompute()
+        bracket = self._bracket
         if not interrupted():
-            self._dual = dual_objective(self._problem)
+            bracket.lower_bound = _dual_objective(self._problem)
         return SolverResult(
-            model=self._problem.model(self._best),
+            model=self._problem.model(bracket.w),
             status=status,
-            objective=self._primal,
-            duality_gap=self._gap,
+            objective=bracket.objective,
+            duality_gap=bracket.gap,
             n_iter=n_epochs,
             n_passes=self._problem.n_passes,
         )
@@ -240,8 +199,8 @@ class _Ascent:
     def _ascend(
         self, max_epochs: int, monitor: Monitor, rng: np.random.Generator
     ) -> tuple[int, Status]:
-        problem = self._problem
-        extrapolation = Extrapolation(problem)
+        problem, bracket = self._problem, self._bracket
+        extrapolation = _Extrapolation(problem)
         order = np.arange(0)
         for n_epochs in range(1, max_epochs + 1):
             active = problem.graphs.has_active()
@@ -256,15 +215,13 @@ class _Ascent:
             self._evaluate()
             go_on = monitor.report(
                 n_epochs,
-                objective=self._primal,
-                duality_gap=self._gap,
+                objective=bracket.objective,
+                duality_gap=bracket.gap,
                 visited=float(len(visited)),
             )
-            if self._gap <= self._tol * abs(self._primal):
+            if bracket.gap <= self._tol * abs(bracket.objective):
                 return n_epochs, "converged"
-            if not go_on:
-                return n_epochs, monitor.interruption or "stopped"
-            if moved == 0.0:
+            if not go_on or moved == 0.0:
                 return n_epochs, "stopped"
         return max_epochs, "max_iter"
 
@@ -273,11 +230,76 @@ class _Ascent:
         problem = self._problem
         loss = problem.graphs.loss(problem.scores(), self._margin)
         primal = 0.5 * problem.squared_norm() + loss
-        self._dual = max(self._dual, dual_objective(problem))
-        if primal < self._primal:
-            self._primal = primal
-            self._best = problem.point()
+        self._bracket.raise_bound(_dual_objective(problem))
+        if primal < self._bracket.objective:
+            self._bracket.offer(problem.point(), primal)
+
+
+class _Extrapolation:
+    """Jumps to where a few epochs in the same order seem to lead, if the dual is higher there.
+
+    Near the maximum ascent over blocks converges linearly, slowly for a large C. Its limit is
+    guessed to be the affine combination of the last dual vectors whose steps cancel out best
+    (Anderson's method, as for coordinate descent by Bertrand and Massias, AISTATS 2021). Far
+    from it many variables grow evenly, and the last direction is followed instead. Either way
+    soft projections bring the guess back into the constraints.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        n_values = len(problem.graphs.dual)
+        self._n_steps = min(_STEPS, _MOST_VALUES // max(n_values, 1) - 1)
+        self._duals: list[Vector] = []
 
     @property
-    def _gap(self) -> float:
-        return max(self._primal - self._dual, 0.0)
+    def starts_anew(self) -> bool:
+        """Whether the next epoch may take another order."""
+        return not self._duals
+
+    def after_epoch(self) -> None:
+        """Remember the dual variables, and jump when there are enough of them."""
+        if self._n_steps < 2:
+            return
+        self._duals.append(np.array(self._problem.graphs.dual))
+        if len(self._duals) > self._n_steps:
+            duals, self._duals = self._duals, []
+            with np.errstate(over="ignore", invalid="ignore"):  # then the jump is not taken
+                if not self._jump(_extrapolate(np.array(duals))):
+                    self._stride(duals[-1], duals[-1] - duals[0])
+
+    def _stride(self, start: Vector, direction: Vector) -> None:
+        """Go on as before, twice as far each time, for as long as the dual rises."""
+        length = 1.0
+        while not interrupted() and self._jump(start + length * direction):
+            length *= 2.0
+
+    def _jump(self, target: Vector) -> bool:
+        """Move to the closest feasible point unless the dual is lower there; whether it moved."""
+        problem = self._problem
+        dual, weights = np.array(problem.graphs.dual), problem.weights.copy()
+        before = _dual_objective(problem)
+        problem.graphs.move_to(target)
+        problem.recompute()
+        if not interrupted() and _dual_objective(problem) > before:
+            return True
+        np.asarray(problem.graphs.dual)[:] = dual
+        problem.weights[:] = weights
+        return False
+
+
+def _dual_objective(problem: Problem) -> float:
+    """Lower bound of the minimum at the present dual variables."""
+    return float(problem.graphs.linear() - 0.5 * problem.squared_norm())
+
+
+def _extrapolate(duals: NDArray[np.float64]) -> Vector:
+    steps = np.diff(duals, axis=0)
+    size = np.abs(steps).max()
+    if size == 0.0:
+        return np.asarray(duals[-1])
+    steps /= size
+    gram = steps @ steps.T
+    gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram)
+    share = np.linalg.solve(gram, np.ones(len(gram)))
+    target: Vector = (share / share.sum()) @ duals[1:]
+    return target

@@ -17,20 +17,17 @@ there are many features. Scores follow the steps, so that line searches read no 
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankplug.objectives import TopProblem
+from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
 from rankplug.system.interruption import Overdue
 from rankplug_plugins.toppush.cone import project
 from rankplug_plugins.toppush.newton_system import NewtonSystem
-from rankplug_plugins.toppush.outcome import Bounds, Outcome, Report
 
 __all__ = ["alm_newton"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _FIRST_PENALTY = 10.0  # times 2 p_i, the curvature of the loss
 _GROWTH = 5.0
@@ -46,8 +43,8 @@ _LONGEST = 1e3
 
 
 def alm_newton(
-    problem: TopProblem, lam: float, *, tol: float, max_iter: int, report: Report
-) -> Outcome:
+    problem: TopProblem, lam: float, *, tol: float, max_iter: int, report: OnIteration
+) -> Certified:
     """Minimise P.
 
     Parameters
@@ -61,42 +58,42 @@ def alm_newton(
     report : callable
     """
     state = _State(problem, lam)
-    bounds = Bounds(np.zeros(problem.n_features))
+    bracket = Bracket(np.zeros(problem.n_features), 1.0, 0.0)
     try:
-        status = _iterate(state, bounds, tol=tol, max_iter=max_iter, report=report)
+        status = _iterate(state, bracket, tol=tol, max_iter=max_iter, report=report)
     except Overdue:
         status = "stopped"
-    return Outcome(bounds, status, state.n_steps, state.n_passes)
+    return Certified(bracket, state.n_steps, status, state.n_passes)
 
 
 def _iterate(
-    state: _State, bounds: Bounds, *, tol: float, max_iter: int, report: Report
+    state: _State, bracket: Bracket[Vector], *, tol: float, max_iter: int, report: OnIteration
 ) -> Literal["converged", "max_iter", "stopped"]:
     accuracy, decrement, n_inner = _FIRST_ACCURACY, math.inf, 0
     last_gap = math.inf
     while True:
         state.differentiate()
-        bounds.raise_to(state.lower_bound())
+        bracket.raise_bound(state.lower_bound())
         going = report(
             state.n_steps,
-            objective=bounds.objective,
-            duality_gap=bounds.gap,
+            objective=bracket.objective,
+            duality_gap=bracket.difference,
             penalty=state.penalty,
             n_passes=state.n_passes,
         )
-        if bounds.closed(tol):
+        if bracket.difference <= tol * bracket.objective:
             return "converged"
         if not going:
             return "stopped"
         if state.n_steps == max_iter:
             return "max_iter"
-        minimised = decrement <= accuracy and state.distance_to_minimum() <= bounds.gap
+        minimised = decrement <= accuracy and state.distance_to_minimum() <= bracket.difference
         if minimised or n_inner >= _MOST_STEPS:
-            stuck = n_inner >= _MOST_STEPS and bounds.gap >= last_gap
+            stuck = n_inner >= _MOST_STEPS and bracket.difference >= last_gap
             if stuck:
                 return "stopped"
-            last_gap = bounds.gap
-            goal = min(_SHARE_OF_GAP * bounds.gap, _SHRINK * accuracy)
+            last_gap = bracket.difference
+            goal = min(_SHARE_OF_GAP * bracket.difference, _SHRINK * accuracy)
             accuracy = max(goal, _SHARE_OF_GAP * tol)
             state.update_multipliers(_GROWTH if n_inner <= _FEW_STEPS else 1.0)
             state.differentiate()
@@ -105,7 +102,7 @@ def _iterate(
         if length < _FULL_ENOUGH:
             decrement = math.inf
         n_inner += 1
-        bounds.offer(state.w, state.objective())
+        bracket.offer(state.w, state.objective())
 
 
 class _State:

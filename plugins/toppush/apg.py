@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankplug._fast.projection import soft_projection
 from rankplug.objectives import TopProblem
+from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
 from rankplug.system.interruption import Overdue, raise_if_overdue
-from rankplug_plugins.toppush.outcome import Bounds, Outcome, Report
 
 __all__ = ["accelerated_gradient"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _LOWER = 0.9
 _RAISE = 2.0
@@ -33,27 +29,27 @@ _ROUNDING = 1e-13
 
 
 def accelerated_gradient(
-    problem: TopProblem, lam: float, *, tol: float, max_iter: int, report: Report
-) -> Outcome:
+    problem: TopProblem, lam: float, *, tol: float, max_iter: int, report: OnIteration
+) -> Certified:
     """Minimise P; parameters as for `alm_newton`, `max_iter` counts gradient steps."""
     dual = _Dual(problem, lam)
-    bounds = Bounds(np.zeros(problem.n_features))
+    bracket = Bracket(np.zeros(problem.n_features), 1.0, 0.0)
     current = before = dual.origin()
     # Curvature along one positive, which is a lower bound of the largest.
     curvature, momentum = 0.5 / float(problem.weight.max()), 1.0
     for n_iter in range(max_iter + 1):
-        bounds.offer(current.combined / lam, dual.primal_value(current))
-        bounds.raise_to(problem.dual_value(lam, current.a, current.combined))
+        bracket.offer(current.combined / lam, dual.primal_value(current))
+        bracket.raise_bound(problem.dual_value(lam, current.a, current.combined))
         going = report(
             n_iter,
-            objective=bounds.objective,
-            duality_gap=bounds.gap,
+            objective=bracket.objective,
+            duality_gap=bracket.difference,
             n_passes=dual.n_passes,
         )
-        if bounds.closed(tol):
-            return Outcome(bounds, "converged", n_iter, dual.n_passes)
+        if bracket.difference <= tol * bracket.objective:
+            return Certified(bracket, n_iter, "converged", dual.n_passes)
         if not going:
-            return Outcome(bounds, "stopped", n_iter, dual.n_passes)
+            return Certified(bracket, n_iter, "stopped", dual.n_passes)
         if n_iter == max_iter:
             break
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
@@ -61,11 +57,11 @@ def accelerated_gradient(
         try:
             new, curvature = dual.descend(ahead, _LOWER * curvature)
         except Overdue:
-            return Outcome(bounds, "stopped", n_iter, dual.n_passes)
+            return Certified(bracket, n_iter, "stopped", dual.n_passes)
         if ahead.turns_back(new, current):
             following = 1.0
         before, current, momentum = current, new, following
-    return Outcome(bounds, "max_iter", max_iter, dual.n_passes)
+    return Certified(bracket, max_iter, "max_iter", dual.n_passes)
 
 
 @dataclass(frozen=True, eq=False)

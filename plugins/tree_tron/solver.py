@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from rankplug.exceptions import DataError
-from rankplug.models import Model, linear_model, linear_weights
-from rankplug.objectives import Reduction, SquaredHinge, open_pairs, pairwise_c
-from rankplug.optim.newton_cg import Minimum, Point, Vector, newton_cg
-from rankplug.optim.preconditioners import PreconditionerName, make_preconditioner
+from rankplug.objectives import SquaredHinge
+from rankplug.optim.bracket import OnIteration, Vector
+from rankplug.optim.newton_cg import Point, newton_cg
+from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
-from rankplug.parameters import Count, Positive, Threads
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, Status
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+from rankplug.parameters import Count, Positive
+from rankplug.shards import Shards
+from rankplug.solver import LinearPathSolver, Objective, PathPoint, SolverTags
 
 __all__ = ["TreeTron"]
 
 
-class TreeTron(Solver):
+class TreeTron(LinearPathSolver):
     """Linear rankSVM with squared hinge loss over all preference pairs.
 
         min_w  1/2 w.w + C sum over (i, j) in P of c_q(i,j) max(0, 1 - (w.x_i - w.x_j))^2
@@ -36,8 +31,6 @@ class TreeTron(Solver):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the loss, which is summed over pairs, not averaged.
     tol : float, default=1e-3
         Converged when ``|grad f(w)| <= tol |grad f(0)|``, from whatever point it started, and the
         decrease of f that is left seems to be at most ``tol f(w)``.
@@ -45,16 +38,8 @@ class TreeTron(Solver):
         Most Newton steps.
     method : "newton" or "tron"
         Newton-CG with a line search and preconditioner, or the paper's trust region.
-    preconditioner : "auto", "cholesky", "diagonal" or "none"
-        For "newton". "cholesky" factorises the Hessian of a sample of the data (ranking data
-        only); "auto" takes it up to 2,000 features and "diagonal" beyond. All but "none" learn
-        from the Hessian products of earlier steps.
-    reduction : "sum", "mean" or "query-mean"
-        ``c_q``: 1; 1 / number of pairs; or 1 / (pairs of the query * queries with pairs), each
-        times the query's weight.
-    n_threads : int, optional
-        Threads for large data, by default all cores this process may use. The result does not
-        depend on it.
+    C, preconditioner, reduction, n_threads
+        See `LinearPathSolver`; the preconditioner is for "newton".
 
     Notes
     -----
@@ -76,55 +61,33 @@ class TreeTron(Solver):
         warm_start=True,
         distributed=True,
     )
-    C: Positive = field(default=1.0, kw_only=False)
     tol: Positive = 1e-3
     max_iter: Count = 100
     method: Literal["newton", "tron"] = "newton"
-    preconditioner: PreconditionerName = "auto"
-    reduction: Reduction = "sum"
-    n_threads: Threads = None
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
-        """C from where every pair has a loss, which depends on the reduction."""
-        return {"C": pairwise_c(data, self.reduction)}
+    def describe_objective(self) -> Objective:
+        """The squared hinge loss of pairs."""
+        parameters = {"C": self.C, "reduction": self.reduction}
+        return Objective("squared hinge loss of pairs", parameters)
 
-    def _solve(
-        self,
-        data: Data,
-        init: Model | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
-    ) -> SolverResult:
-        with open_pairs(data, self.reduction, self.n_threads) as shards:
-            problem = _Problem(self, data, SquaredHinge(shards))
-            if init is not None:
-                problem.move_to(linear_weights(init))
-            return problem.solve(self.C, monitor)
-
-    def _solve_path(
-        self, data: Data, Cs: Sequence[float], rng: np.random.Generator
-    ) -> Iterator[SolverResult]:
-        with open_pairs(data, self.reduction, self.n_threads) as shards:
-            problem = _Problem(self, data, SquaredHinge(shards))
-            for C in Cs:
-                monitor = Monitor()
-                yield self._finish(problem.solve(C, monitor), monitor, data)
+    def _open_problem(self, shards: Shards) -> _Problem:
+        return _Problem(self, SquaredHinge(shards))
 
 
 class _Problem:
-    """One data set with its shards and preconditioner, solved for one C or several.
+    """One data set with its point, loss and preconditioner; a solution is the next start."""
 
-    Each solution is the starting point of the next.
-    """
-
-    def __init__(self, solver: TreeTron, data: Data, loss: SquaredHinge) -> None:
+    def __init__(self, solver: TreeTron, loss: SquaredHinge) -> None:
         self._solver = solver
-        self._data = data
         self._loss = loss
-        self._counted_passes = 0.0
         self._preconditioner = make_preconditioner(solver.preconditioner, loss)
         self.move_to(None)
         self._gradient_at_zero = float(np.linalg.norm(self._point.loss_gradient))
+
+    @property
+    def n_passes(self) -> float:
+        """Passes over the features so far."""
+        return self._loss.n_passes
 
     def move_to(self, w: Vector | None) -> None:
         """Start the next solution from `w` (0 for None)."""
@@ -132,42 +95,21 @@ class _Problem:
         w = np.zeros(self._loss.n_columns) if w is None else w
         self._point = Point(w, value, self._loss.gradient())
 
-    def solve(self, C: float, monitor: Monitor) -> SolverResult:
-        """Solve for this C."""
-        try:
-            found = self._minimise(C, monitor)
-        except FloatingPointError:
-            raise DataError(
-                f"the features are too large for C={C:g}: numbers overflow or lose their digits; "
-                "scale the features, for example to mean 0 and standard deviation 1"
-            ) from None
-        self._point = found.point
-        return self._result(found, C, monitor)
-
-    def _minimise(self, C: float, monitor: Monitor) -> Minimum:
+    def minimise(self, C: float, report: OnIteration) -> PathPoint:
+        """Solve for this C; ``1/2 |grad f|^2`` bounds how far f is from its minimum."""
         solver = self._solver
         rules: dict[str, Any] = {
             "gradient_tol": solver.tol * C * self._gradient_at_zero,
             "decrease_tol": solver.tol,
             "max_iter": solver.max_iter,
-            "report": monitor.report,
+            "report": report,
         }
         if solver.method == "tron":
-            return tron(self._loss, C, self._point, **rules)
-        return newton_cg(self._loss, C, self._point, preconditioner=self._preconditioner, **rules)
-
-    def _result(self, found: Minimum, C: float, monitor: Monitor) -> SolverResult:
-        status: Status = found.status
-        if status == "stopped" and monitor.interruption is not None:
-            status = monitor.interruption
-        gradient = found.point.gradient(C)
-        n_passes = self._loss.n_passes - self._counted_passes
-        self._counted_passes = self._loss.n_passes
-        return SolverResult(
-            model=linear_model(found.point.w, self._data),
-            status=status,
-            objective=found.point.objective(C),
-            duality_gap=0.5 * float(gradient @ gradient),
-            n_iter=found.n_iter,
-            n_passes=n_passes,
-        )
+            found = tron(self._loss, C, self._point, **rules)
+        else:
+            rules["preconditioner"] = self._preconditioner
+            found = newton_cg(self._loss, C, self._point, **rules)
+        self._point = point = found.point
+        gradient = point.gradient(C)
+        gap = 0.5 * float(gradient @ gradient)
+        return PathPoint(point.w, point.objective(C), gap, found.n_iter, found.status)

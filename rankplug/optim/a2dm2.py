@@ -168,7 +168,7 @@ def largest_step(sigma1: float, sigma2: float, norm_A: float, norm_B: float) -> 
     """
     largest = float(np.cbrt(sigma1 * sigma2 * sigma2 / np.float64(norm_A) ** 2 / norm_B**4))
     if not 0.0 < largest < math.inf:
-        raise FloatingPointError(f"as the largest safe step is {largest:g}")
+        raise FloatingPointError(f"the largest safe step is {largest:g}")
     return largest
 
 

@@ -1,27 +1,29 @@
-"""The best point and the best lower bound of a minimum so far."""
+"""What iterative methods know of a minimum, report on their way, and return."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.optim.newton_cg import finite
-
-__all__ = ["Bracket", "Certified"]
+__all__ = ["Bracket", "Certified", "OnIteration", "Vector"]
 
 Vector: TypeAlias = NDArray[np.float64]
+OnIteration: TypeAlias = Callable[..., bool]
+"""Called as ``report(n_iter, objective=..., ...)`` after each iteration; False stops."""
+Weights = TypeVar("Weights")
 
 
 @dataclass
-class Bracket:
-    """What is known of the minimum: it lies between `lower_bound` and `objective`.
+class Bracket(Generic[Weights]):
+    """The best point and the best lower bound so far: between them lies the minimum.
 
     Attributes
     ----------
-    w : ndarray
+    w : ndarray, or what a method has as its point
         The point with the least objective so far.
     objective : float
         Its objective.
@@ -29,23 +31,28 @@ class Bracket:
         Of the minimum.
     """
 
-    w: Vector
+    w: Weights
     objective: float = np.inf
     lower_bound: float = -np.inf
 
-    def offer(self, w: Vector, objective: float) -> None:
+    def offer(self, w: Weights, objective: float) -> None:
         """Take the point if it is better."""
-        if finite(objective) < self.objective:
+        if objective < self.objective:
             self.w, self.objective = w, objective
 
     def raise_bound(self, lower_bound: float) -> None:
         """Take the bound if it is better."""
-        self.lower_bound = max(self.lower_bound, finite(lower_bound))
+        self.lower_bound = max(self.lower_bound, lower_bound)
+
+    @property
+    def difference(self) -> float:
+        """Objective minus lower bound, which rounding errors can make slightly negative."""
+        return self.objective - self.lower_bound
 
     @property
     def gap(self) -> float:
-        """Objective minus lower bound; never negative, as rounding errors could make it."""
-        return max(self.objective - self.lower_bound, 0.0)
+        """The difference, or 0 if that is negative."""
+        return max(self.difference, 0.0)
 
     @property
     def relative_gap(self) -> float:
@@ -57,10 +64,12 @@ class Bracket:
 class Certified:
     """Where a method ended.
 
-    `status` is "converged", "max_iter", or "stopped": `report` said so, or rounding errors
-    allow no further progress.
+    `status` is "converged", "max_iter", or "stopped": `report` said so, or rounding errors allow
+    no further progress. `n_passes` counts the passes over the features so far, with those of
+    earlier runs on the same loss.
     """
 
-    bracket: Bracket
+    bracket: Bracket[Vector]
     n_iter: int
     status: Literal["converged", "max_iter", "stopped"]
+    n_passes: float

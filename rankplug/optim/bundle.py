@@ -24,17 +24,15 @@ from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
-from rankplug.optim.bracket import Bracket, Certified
-from rankplug.optim.newton_cg import Report, finite
+from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
+from rankplug.optim.newton_cg import finite
 from rankplug.optim.simplex_qp import maximise_on_simplex
 from rankplug.system.interruption import Overdue
 
 __all__ = ["BundleMethod", "LineLoss", "Planes", "bundle_method"]
 
-Vector: TypeAlias = NDArray[np.float64]
 BundleMethod: TypeAlias = Literal["ocas", "bmrm"]
 
 _PATIENCE = 30
@@ -153,7 +151,7 @@ def bundle_method(
     method: BundleMethod,
     tol: float,
     max_iter: int,
-    report: Report,
+    report: OnIteration,
 ) -> Certified:
     """Minimise f; one plane is added an iteration.
 
@@ -184,13 +182,13 @@ def bundle_method(
     value, fresh = loss.move_to(w), w is None
     w = np.zeros(loss.n_columns) if w is None else w
     bracket = Bracket(w)
-    bracket.offer(w, 0.5 * float(w @ w) + C * value)
+    bracket.offer(w, finite(0.5 * float(w @ w) + C * value))
     if len(planes) == 1:
         planes.add(w, value, loss.gradient())
     gap, idle = bracket.gap, 0
     for n_iter in range(max_iter + 1):
         minimum, bound = planes.minimise(C, _qp_tolerance(bracket, tol))
-        bracket.raise_bound(bound)
+        bracket.raise_bound(finite(bound))
         going = report(
             n_iter,
             objective=bracket.objective,
@@ -199,11 +197,11 @@ def bundle_method(
             n_passes=loss.n_passes,
         )
         if bracket.relative_gap <= tol and not (fresh and n_iter == 0):
-            return Certified(bracket, n_iter, "converged")
+            return Certified(bracket, n_iter, "converged", loss.n_passes)
         idle = 0 if bracket.gap < gap else idle + 1
         gap = bracket.gap
         if not going or idle > _MOST_IDLE_ITERATIONS:
-            return Certified(bracket, n_iter, "stopped")
+            return Certified(bracket, n_iter, "stopped", loss.n_passes)
         if n_iter == max_iter:
             break
         try:
@@ -213,27 +211,27 @@ def bundle_method(
                 further = min(_CUT * 10.0**idle, 1.0)
                 planes.add(*_cut_after_line_search(loss, C, bracket, minimum, further))
         except Overdue:
-            return Certified(bracket, n_iter, "stopped")
-    return Certified(bracket, max_iter, "max_iter")
+            return Certified(bracket, n_iter, "stopped", loss.n_passes)
+    return Certified(bracket, max_iter, "max_iter", loss.n_passes)
 
 
-def _qp_tolerance(bracket: Bracket, tol: float) -> float:
+def _qp_tolerance(bracket: Bracket[Vector], tol: float) -> float:
     """A small share of the gap, and of the gap that is asked for."""
     size = abs(bracket.objective)
     return _QP_SHARE_OF_GAP * max(min(bracket.gap, size), tol * size)
 
 
 def _cut_at_minimum(
-    loss: LineLoss, C: float, bracket: Bracket, minimum: Vector
+    loss: LineLoss, C: float, bracket: Bracket[Vector], minimum: Vector
 ) -> tuple[Vector, float, Vector]:
     """The plane at the minimum of the model."""
     value = loss.move_to(minimum)
-    bracket.offer(minimum, 0.5 * float(minimum @ minimum) + C * value)
+    bracket.offer(minimum, finite(0.5 * float(minimum @ minimum) + C * value))
     return minimum, value, loss.gradient()
 
 
 def _cut_after_line_search(
-    loss: LineLoss, C: float, bracket: Bracket, minimum: Vector, further: float
+    loss: LineLoss, C: float, bracket: Bracket[Vector], minimum: Vector, further: float
 ) -> tuple[Vector, float, Vector]:
     """Move the best point, where the loss stands, on the way to the minimum of the model.
 
@@ -247,7 +245,7 @@ def _cut_after_line_search(
     return w, loss.loss_along(step), loss.gradient_along()
 
 
-def _line_search(loss: LineLoss, C: float, bracket: Bracket, direction: Vector) -> float:
+def _line_search(loss: LineLoss, C: float, bracket: Bracket[Vector], direction: Vector) -> float:
     """Go to about the least f along the direction; returns the step.
 
     f is convex and piecewise quadratic, so its slope rises; its root is bracketed and found by
@@ -270,7 +268,7 @@ def _line_search(loss: LineLoss, C: float, bracket: Bracket, direction: Vector) 
     objective = 0.5 * float(w @ w) + C * value
     if objective >= bracket.objective:
         return 0.0
-    bracket.offer(w, objective)
+    bracket.offer(w, finite(objective))
     loss.accept()
     return step
 

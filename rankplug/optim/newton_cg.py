@@ -23,16 +23,13 @@ from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rankplug.optim.bracket import OnIteration, Vector
 from rankplug.system.interruption import Overdue, interrupted
 
-__all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "Report", "newton_cg"]
+__all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "newton_cg"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Operator: TypeAlias = Callable[[Vector], Vector]
-Report: TypeAlias = Callable[..., bool]
-"""Called as ``report(n_iter, objective=..., ...)`` after each iteration; False stops."""
 
 _SUFFICIENT_DECREASE = 0.01
 _CG_TOLERANCE = 0.1
@@ -121,7 +118,7 @@ def newton_cg(
     decrease_tol: float = math.inf,
     max_iter: int,
     preconditioner: Preconditioner,
-    report: Report,
+    report: OnIteration,
 ) -> Minimum:
     """Minimise f from a point where the loss stands already.
 

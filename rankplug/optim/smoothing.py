@@ -14,25 +14,22 @@ is some 1e10 times the minimum or more (separable data with a huge C): then the 
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rankplug.optim.bracket import Bracket, Certified
+from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
 from rankplug.optim.newton_cg import (
     LinearLoss,
     Point,
     Preconditioner,
-    Report,
+    finite,
     newton_cg,
     stalled,
 )
 from rankplug.system.interruption import Overdue, raise_if_overdue
 
 __all__ = ["SmoothedLoss", "smoothed_newton"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _NARROWEST = 1e-9
 _SHRINK = (0.05, 0.5)
@@ -72,7 +69,7 @@ def smoothed_newton(
     tol: float,
     max_iter: int,
     preconditioner: Preconditioner,
-    report: Report,
+    report: OnIteration,
 ) -> Certified:
     """Minimise f, with the loss's own width at first; an iteration is a Newton step.
 
@@ -109,11 +106,11 @@ def smoothed_newton(
             n_passes=loss.n_passes,
         )
         if bracket.relative_gap <= tol and not (fresh and n_iter == 0):
-            return Certified(bracket, n_iter, "converged")
+            return Certified(bracket, n_iter, "converged", loss.n_passes)
         idle = 0 if bracket.gap < _PROGRESS * closed else idle + 1
         closed = bracket.gap if idle == 0 else closed
         if not going or loss.width < _NARROWEST or idle > _MOST_IDLE_ITERATIONS:
-            return Certified(bracket, n_iter, "stopped")
+            return Certified(bracket, n_iter, "stopped", loss.n_passes)
         if n_iter == max_iter:
             break
         goal = tol * abs(bracket.objective)
@@ -127,11 +124,11 @@ def smoothed_newton(
             point = _newton_step(loss, C, point, goal, preconditioner)
             raise_if_overdue()  # then Newton's method gave up in the middle
         except Overdue:
-            return Certified(bracket, n_iter, "stopped")
-    return Certified(bracket, max_iter, "max_iter")
+            return Certified(bracket, n_iter, "stopped", loss.n_passes)
+    return Certified(bracket, max_iter, "max_iter", loss.n_passes)
 
 
-def _certify(loss: SmoothedLoss, C: float, point: Point, bracket: Bracket) -> float:
+def _certify(loss: SmoothedLoss, C: float, point: Point, bracket: Bracket[Vector]) -> float:
     """Update both bounds by the point and its slopes; returns the gap between those two.
 
     With multipliers alpha = C h'(t) of the hinges, the dual value is
@@ -140,8 +137,8 @@ def _certify(loss: SmoothedLoss, C: float, point: Point, bracket: Bracket) -> fl
     primal = 0.5 * float(point.w @ point.w) + C * loss.hinge()
     dual_w = C * point.loss_gradient
     dual = C * loss.total_slope() - 0.5 * float(dual_w @ dual_w)
-    bracket.offer(point.w, primal)
-    bracket.raise_bound(dual)
+    bracket.offer(point.w, finite(primal))
+    bracket.raise_bound(finite(dual))
     return primal - dual
 
 

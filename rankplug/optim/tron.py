@@ -15,13 +15,12 @@ import math
 
 import numpy as np
 
+from rankplug.optim.bracket import OnIteration, Vector
 from rankplug.optim.newton_cg import (
     ROUNDING,
     LinearLoss,
     Minimum,
     Point,
-    Report,
-    Vector,
     finite,
     positive,
     settled,
@@ -45,7 +44,7 @@ def tron(
     gradient_tol: float,
     decrease_tol: float = math.inf,
     max_iter: int,
-    report: Report,
+    report: OnIteration,
 ) -> Minimum:
     """Minimise ``1/2 w.w + C loss(X w)``; parameters as for `newton_cg`."""
     point, last, decrease = start, None, None

@@ -1,24 +1,27 @@
 """The interface of solvers: what a plugin implements, and how solvers are found and run."""
 
-from rankplug.solver.base import (
-    Callback,
-    Data,
-    Monitor,
-    Progress,
-    Solver,
-    SolverResult,
-    SolverTags,
-    Status,
-    Task,
-    check_validation,
+from rankplug.data import Task
+from rankplug.solver.base import Data, Objective, Solver, SolverTags, check_validation
+from rankplug.solver.families import (
+    KernelSolver,
+    LinearPathSolver,
+    PathPoint,
+    PathProblem,
+    TopSolver,
 )
 from rankplug.solver.paths import iterate_path, path
 from rankplug.solver.registry import SolverInfo, list_solvers, make_solver, solver_class
+from rankplug.solver.result import Callback, Monitor, Progress, SolverResult, Status
 
 __all__ = [
     "Callback",
     "Data",
+    "KernelSolver",
+    "LinearPathSolver",
     "Monitor",
+    "Objective",
+    "PathPoint",
+    "PathProblem",
     "Progress",
     "Solver",
     "SolverInfo",
@@ -26,6 +29,7 @@ __all__ = [
     "SolverTags",
     "Status",
     "Task",
+    "TopSolver",
     "check_validation",
     "iterate_path",
     "list_solvers",

@@ -1,4 +1,4 @@
-"""What every solver is: a checked, timed call from data to a model."""
+"""The base class of solvers: a checked, timed call from data to a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast, dataclass_transform
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +26,7 @@ from rankplug.parameters import (
     declared_parameters,
 )
 from rankplug.shards import RemoteRankingData
+from rankplug.solver.result import Callback, Monitor, SolverResult
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
@@ -32,22 +34,19 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 __all__ = [
-    "Callback",
     "Data",
-    "Monitor",
-    "Progress",
+    "Objective",
+    "RandomState",
     "Solver",
-    "SolverResult",
     "SolverTags",
-    "Status",
-    "Task",
+    "as_generator",
     "check_validation",
 ]
 
 _ROUNDING = 1e-8
+"""By which share of 1 + |objective| rounding errors may put the lower bound above the objective."""
 
 Data: TypeAlias = RankingData | LabelRankingData
-Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
@@ -99,89 +98,34 @@ class SolverTags:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each iteration.
-
-    `values` are the numbers of that iteration (``objective``, ``gradient_norm``, ...),
-    the same that go into the history.
-    """
-
-    n_iter: int
-    seconds: float
-    values: Mapping[str, float]
-
-
-Callback: TypeAlias = Callable[[Progress], bool | None]
-"""Called after each iteration; a true return value stops the solver."""
-
-
-@dataclass(frozen=True)
-class SolverResult:
-    """What a solver found, and how.
+class Objective:
+    """What a solver minimises, to be compared: equal ones have the same minimum on the same data.
 
     Attributes
     ----------
-    model : Model
-    status : "converged", "max_iter", "time_limit" or "stopped"
-        "stopped": by the callback or a signal, or because rounding errors allow no further
-        progress.
-    objective : float or None
-        Value of the solver's problem at the model; None where there is no stated problem.
-    duality_gap : float or None
-        Certified difference between the objective and a lower bound of its minimum, in the
-        objective's own units.
-    n_iter : int
-        Outer iterations.
-    n_passes : float
-        Full passes over the features; a fused Hessian-vector product is one.
-    history : tuple of dict
-        One row an iteration: ``n_iter``, ``seconds`` and the solver's own numbers.
-    seconds : float
-        Wall time of the whole call.
-    interrupted : bool
-        Whether a signal, or the loop around the solver, asked it to stop.
+    problem : str
+        Its name, the same in all solvers of the problem.
+    parameters : mapping of str to value
+        Those that enter it, under the same names in all of these solvers.
     """
 
-    model: Model
-    status: Status
-    objective: float | None
-    duality_gap: float | None
-    n_iter: int
-    n_passes: float
-    history: tuple[dict[str, float], ...] = ()
-    seconds: float = 0.0
-    interrupted: bool = False
-
-
-@dataclass
-class Monitor:
-    """Keeps the history and says when to stop: a signal, the callback's wish or the time limit."""
-
-    callback: Callback | None = None
-    time_limit: float | None = None
-    history: list[dict[str, float]] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-    interruption: Literal["time_limit", "stopped"] | None = None
-
-    def report(self, n_iter: int, **values: float) -> bool:
-        """Record an iteration; False if the solver should stop now."""
-        seconds = time.perf_counter() - self.started
-        self.history.append({"n_iter": n_iter, "seconds": seconds, **values})
-        if self.callback is not None and self.callback(Progress(n_iter, seconds, values)):
-            self.interruption = "stopped"
-        elif self.time_limit is not None and seconds >= self.time_limit:
-            self.interruption = "time_limit"
-        if interrupted():
-            self.interruption = "stopped"
-        return self.interruption is None
+    problem: str
+    parameters: Mapping[str, Any] = field(hash=False)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of solvers.
 
-    A subclass names itself and its `tags`, declares its parameters, and computes in `_solve`. A
-    parameter is one line of the class body, its type, what it may be and its default::
+    A subclass names itself and its `tags`, declares its parameters, and computes in `_solve`;
+    where others may minimise the same function, it says which in `describe_objective`. `solve`
+
+    1. checks parameters, data and starting point;
+    2. calls `_solve`, which reports each iteration to its `Monitor` and stops when told to;
+    3. makes overflow a `DataError`, and of the status "stopped" what the monitor knows of it;
+    4. adds history and time, and warns if the iterations did not suffice.
+
+    A parameter is one line of the class body, its type, what it may be and its default::
 
         class MySolver(Solver):
             C: Annotated[float, Real(0)] = 1.0
@@ -237,6 +181,19 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return {}
 
+    def describe_objective(self) -> Objective | None:
+        """What is minimised with these parameters; None where nothing stated is.
+
+        The values that solvers with equal objectives reach are drawn in one picture. By default
+        all parameters count but the tolerance and the limit of iterations, and no other solver
+        has this objective.
+        """
+        if not self.tags.exact:
+            return None
+        how = {"tol", self.iteration_limit}
+        params = self.get_params(deep=False)
+        return Objective(self.name, {key: params[key] for key in params if key not in how})
+
     def solve(
         self,
         data: Data | RemoteRankingData,
@@ -269,7 +226,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         ParameterError
             If a parameter has a value it cannot have.
         DataError
-            If the solver cannot take such data or there is no preference pair in them.
+            If the solver cannot take such data, there is no preference pair in them, or numbers
+            overflow.
 
         Notes
         -----
@@ -286,8 +244,9 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         rng = as_generator(random_state)
         # Numbers that overflow show in the result, which is checked.
         with interruptible(self.name), np.errstate(all="ignore"):
-            # Only solvers that can do with remote data get them.
-            result = self._solve(cast(Data, data), model, monitor, rng, **validation)
+            with self._overflow_refused():
+                # Only solvers that can do with remote data get them.
+                result = self._solve(cast(Data, data), model, monitor, rng, **validation)
             return self._finish(result, monitor, data)
 
     def check(self, data: Data | RemoteRankingData) -> None:
@@ -325,16 +284,29 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _solve(
-        self,
-        data: Data,
-        init: Model | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        """Compute; parameters and data are valid, `monitor` is told of every iteration.
+        """Compute; parameters and data are valid, `monitor.report` hears of every iteration.
 
-        A solver tagged `validation` declares one argument more, ``valid: Data | None = None``.
+        Where that returns False, the solver ends as "stopped"; `FloatingPointError` says that
+        numbers are too large. A solver tagged `validation` declares one argument more,
+        ``valid: Data | None = None``.
         """
+
+    @contextmanager
+    def _overflow_refused(self, **weight: float) -> Iterator[None]:
+        """Make `FloatingPointError` a `DataError` that names the weight of the loss, C or lam."""
+        try:
+            yield
+        except FloatingPointError as error:
+            params = self.get_params(deep=False)
+            weight = weight or {key: params[key] for key in ("C", "lam") if key in params}
+            values = ", ".join(f"{key}={value:g}" for key, value in weight.items())
+            raise DataError(
+                f"{self.name} cannot go on{f' with {values}' if values else ''}: {error}; scale "
+                "the features, for example each to a largest absolute value of 1, or regularise "
+                "more"
+            ) from None
 
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
@@ -353,7 +325,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     def _finish(
         self, result: SolverResult, monitor: Monitor, data: Data | RemoteRankingData
     ) -> SolverResult:
-        """Add time, history and names; warn when the solver did not converge.
+        """Add time, history, names and the reason of a stop; warn without convergence.
 
         Raises
         ------
@@ -372,8 +344,12 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         result.model.feature_names = data.feature_names
+        status = result.status
+        if status == "stopped" and monitor.interruption is not None:
+            status = monitor.interruption
         return replace(
             result,
+            status=status,
             history=tuple(monitor.history),
             seconds=time.perf_counter() - monitor.started,
             interrupted=interrupted(),

@@ -10,7 +10,8 @@ from sklearn.base import clone
 
 from rankplug.exceptions import ParameterError
 from rankplug.shards import RemoteRankingData
-from rankplug.solver.base import Data, RandomState, Solver, SolverResult, as_generator
+from rankplug.solver.base import Data, RandomState, Solver, as_generator
+from rankplug.solver.result import SolverResult
 from rankplug.system.interruption import interruptible
 
 __all__ = ["iterate_path", "path"]

@@ -1,0 +1,266 @@
+"""Base classes of solvers that minimise the same kind of function.
+
+Each holds the parameters that state the problem, what is worth tuning, and the frame of the run; a
+solver adds its method.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, get_args
+
+import numpy as np
+
+from rankplug.data import RankingData
+from rankplug.kernels import Kernel, KernelFunction, KernelName
+from rankplug.models import LinearModel, Model, linear_model, linear_weights
+from rankplug.objectives import (
+    Reduction,
+    Scope,
+    TopProblem,
+    decades_down,
+    decades_up,
+    gamma_range,
+    largest_squared_norm,
+    make_top_problem,
+    open_pairs,
+    pairwise_c,
+    warn_if_zero_is_optimal,
+)
+from rankplug.optim.bracket import Certified, OnIteration, Vector
+from rankplug.optim.preconditioners import PreconditionerName
+from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
+from rankplug.shards import Shards
+from rankplug.solver.base import Data, Objective, Solver
+from rankplug.solver.result import Monitor, SolverResult, Status
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["KernelSolver", "LinearPathSolver", "PathPoint", "PathProblem", "TopSolver"]
+
+
+class PathPoint(NamedTuple):
+    """Where a method ended for one C: `status` is "stopped" if `report` said so, for example."""
+
+    w: Vector
+    objective: float
+    duality_gap: float
+    n_iter: int
+    status: Status
+
+
+class PathProblem(Protocol):
+    """The pairs of one data set, to be solved for one C or for several.
+
+    It starts at w = 0; the solution for a C is where the next one starts.
+    """
+
+    @property
+    def n_passes(self) -> float:
+        """Passes over the features so far."""
+
+    def move_to(self, w: Vector) -> None:
+        """Start there instead."""
+
+    def minimise(self, C: float, report: OnIteration) -> PathPoint:
+        """Solve for this C."""
+
+
+class LinearPathSolver(Solver):
+    """Linear models and a loss of all preference pairs, for one C or several in turn.
+
+    1. `open_pairs` makes shards of the data, with the weight of each pair;
+    2. `_open_problem`, the solver's own, makes what all C share: planes, preconditioner;
+    3. `PathProblem.minimise` is called for each C, from the last solution or the given model.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss, which is summed over pairs, not averaged.
+    preconditioner : "auto", "cholesky", "diagonal" or "none"
+        Of Newton's method. "cholesky" factorises the Hessian of a sample of the data (ranking data
+        only); "auto" takes it up to 2,000 features and "diagonal" beyond. All but "none" learn
+        from the Hessian products of earlier steps.
+    reduction : "sum", "mean" or "query-mean"
+        ``c_q``: 1; 1 / number of pairs; or 1 / (pairs of the query * queries with pairs), each
+        times the query's weight.
+    n_threads : int, optional
+        Threads for large data, by default all cores this process may use. The result does not
+        depend on it.
+    """
+
+    C: Positive = field(default=1.0, kw_only=False)
+    preconditioner: PreconditionerName = "auto"
+    reduction: Reduction = "sum"
+    n_threads: Threads = None
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C from where every pair has a loss, which depends on the reduction."""
+        return {"C": pairwise_c(data, self.reduction)}
+
+    @abstractmethod
+    def _open_problem(self, shards: Shards) -> PathProblem:
+        """Make what the solutions for all C share."""
+
+    def _solve(
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
+    ) -> SolverResult:
+        with open_pairs(data, self.reduction, self.n_threads) as shards:
+            problem = self._open_problem(shards)
+            if init is not None:
+                problem.move_to(linear_weights(init))
+            return _as_result(problem.minimise(self.C, monitor.report), problem.n_passes, data)
+
+    def _solve_path(
+        self, data: Data, Cs: Sequence[float], rng: np.random.Generator
+    ) -> Iterator[SolverResult]:
+        with open_pairs(data, self.reduction, self.n_threads) as shards:
+            problem, n_passes = self._open_problem(shards), 0.0
+            for C in Cs:
+                monitor = Monitor()
+                with self._overflow_refused(C=C):
+                    found = problem.minimise(C, monitor.report)
+                result = _as_result(found, problem.n_passes - n_passes, data)
+                n_passes = problem.n_passes
+                yield self._finish(result, monitor, data)
+
+
+def _as_result(found: PathPoint, n_passes: float, data: Data) -> SolverResult:
+    return SolverResult(
+        model=linear_model(found.w, data),
+        status=found.status,
+        objective=found.objective,
+        duality_gap=found.duality_gap,
+        n_iter=found.n_iter,
+        n_passes=n_passes,
+    )
+
+
+class KernelSolver(Solver):
+    """Large margins of ``s(x) = <w, phi(x)>``, where phi is known by its inner products only.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss, which is summed, not averaged.
+    kernel : "linear", "rbf", "poly" or callable
+        Inner products of phi. A function takes two matrices of rows and returns the matrix of
+        their kernels, which must be positive semidefinite.
+    gamma : float, optional
+        For "rbf" and "poly"; by default 1 / (number of features * variance of X).
+    degree, coef0 : int, float
+        ``(gamma x.z + coef0)^degree`` for "poly".
+    """
+
+    C: Positive = field(default=1.0, kw_only=False)
+    kernel: Annotated[KernelName | KernelFunction, ChoiceOrFunction(get_args(KernelName))] = (
+        "linear"
+    )
+    gamma: Positive | None = None
+    degree: Count = 3
+    coef0: Annotated[float, Real(0, low_open=False)] = 0.0
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """C from where every term still has a loss, and gamma of a kernel that has it."""
+        if data is None:
+            return {"C": decades_up(1e-6)}
+        self.check(data)
+        space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
+        if self.kernel in ("rbf", "poly"):
+            space["gamma"] = gamma_range(data.X)
+        return space
+
+    @abstractmethod
+    def _smallest_c(self, data: Data) -> float:
+        """A C at which scores differ by less than the smallest margin."""
+
+    def _make_kernel(self, data: Data) -> Kernel:
+        return Kernel.for_data(self.kernel, self.gamma, self.degree, self.coef0, data.X)
+
+    def _kernel_parameters(self) -> dict[str, Any]:
+        """The kernel, and those of its parameters that it has."""
+        names = {"rbf": ["gamma"], "poly": ["gamma", "degree", "coef0"]}
+        own = names.get(self.kernel, []) if isinstance(self.kernel, str) else []
+        return {name: getattr(self, name) for name in ["kernel", *own]}
+
+
+class TopSolver(Solver):
+    """Linear ranking at the top: positives above the highest negatives of their query.
+
+        (11)  min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
+
+    ``t_q`` is the highest score of the negatives of query q, or the mean of the `top_k` highest.
+    The weights p_i have sum 1: for Q queries with m_q positives each is ``1 / (Q m_q)``, times
+    the query's weight over the mean weight. Queries with positives or negatives only are left out.
+
+    If the top cannot be separated, the optimum is w = 0 with value 1; then a warning says so.
+
+    Parameters
+    ----------
+    lam : float, default=0.01
+        Weight of the regulariser.
+    tol : float, default=1e-6
+        Converged when the certified duality gap is at most `tol` times the objective.
+    max_iter : int, default=10000
+        Most iterations.
+    threshold : float, optional
+        Rows of higher relevance are positive, the others negative; by default those above the
+        lowest relevance.
+    scope : "per-query" or "global"
+        Compare positives with the negatives of their own query, or of all queries together,
+        where each positive counts as much as its query's weight. The same for one query.
+    """
+
+    _near_one: ClassVar[float] = 1.0
+    """Times `tol`: how close to 1 a lower bound says that no w is better than 0."""
+
+    lam: Positive = field(default=0.01, kw_only=False)
+    tol: Positive = 1e-6
+    max_iter: Count = 10_000
+    threshold: Annotated[float, Real()] | None = None
+    scope: Scope = "per-query"
+
+    def describe_objective(self) -> Objective:
+        """Equation (11)."""
+        return Objective(
+            "ranking at the top",
+            {
+                "lam": self.lam,
+                "threshold": self.threshold,
+                "scope": self.scope,
+                "top_k": self._top_k() or 1,
+            },
+        )
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt."""
+        return {"lam": decades_down(1.0 if data is None else largest_squared_norm(data))}
+
+    @abstractmethod
+    def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
+        """Bracket the minimum."""
+
+    def _top_k(self) -> int | None:
+        """How many of the highest negatives count; None if the solver has no such parameter."""
+        return None
+
+    def _solve(
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
+    ) -> SolverResult:
+        assert isinstance(data, RankingData)
+        top_k = self._top_k()
+        problem = make_top_problem(data, self.threshold, self.scope, top_k or 1)
+        found = self._minimise(problem, monitor)
+        bracket = found.bracket
+        warn_if_zero_is_optimal(self.name, bracket.lower_bound, self._near_one * self.tol, top_k)
+        return SolverResult(
+            model=LinearModel(bracket.w),
+            status=found.status,
+            objective=bracket.objective,
+            duality_gap=bracket.difference,
+            n_iter=found.n_iter,
+            n_passes=found.n_passes,
+        )
