@@ -25,8 +25,8 @@ from distributed import Client, LocalCluster
 from benchmarks.measure import alternate
 from rankplug import RankingData, datasets, make_solver
 from rankplug.dask import ClusterData
-from rankplug.dask.cluster_shards import FAN_IN, ClusterShards
-from rankplug.dask.messages import Call, Message
+from rankplug.dask.shards import FAN_IN, ClusterShards
+from rankplug.dask.worker import Call, Message
 from rankplug.objectives import SquaredHinge, open_pairs
 from rankplug.shards import Reduction, Shard
 from rankplug.solver import Solver, SolverResult

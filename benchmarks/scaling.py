@@ -29,7 +29,7 @@ from benchmarks.simulator import (
     solve_seconds,
 )
 from rankplug.dask import ClusterData
-from rankplug.dask.cluster_shards import FAN_IN
+from rankplug.dask.shards import FAN_IN
 from rankplug.data import RankingData
 from rankplug.objectives import SquaredHinge, open_pairs
 from rankplug.shards import Shards

@@ -15,7 +15,7 @@ if importlib.util.find_spec("distributed") is None:
     raise ImportError("rankplug.dask needs Dask: pip install 'rankplug[dask]'")
 
 _HOME = {
-    "ClusterArrays": "arrays",
+    "ClusterArrays": "data",
     "ClusterData": "data",
     "Ranker": "ranker",
     "compare": "comparison",
@@ -25,9 +25,8 @@ _HOME = {
 __all__ = ["ClusterArrays", "ClusterData", "Ranker", "compare", "tune"]
 
 if TYPE_CHECKING:
-    from rankplug.dask.arrays import ClusterArrays
     from rankplug.dask.comparison import compare
-    from rankplug.dask.data import ClusterData
+    from rankplug.dask.data import ClusterArrays, ClusterData
     from rankplug.dask.ranker import Ranker
     from rankplug.dask.tuning import tune
 

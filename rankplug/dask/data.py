@@ -1,35 +1,77 @@
-"""`ClusterData`: ranking data whose rows are on the workers of a Dask cluster."""
+"""`ClusterData`: ranking data whose rows are on the workers of a Dask cluster.
+
+Of a remote partition only its metadata are known here: its numbers of rows and queries, its
+features, and whether it has pairs to learn from.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, reduce
-from operator import add
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from itertools import repeat
+from operator import add, attrgetter
+from typing import Any, NamedTuple, Self, TypeVar
 
+import dask.array as da
+import numpy as np
+from dask.delayed import delayed
 from distributed import Client, Future
+from numpy.typing import NDArray
+from typing_extensions import override
 
-from rankplug.dask.arrays import ClusterArrays, arrays_of
-from rankplug.dask.cell import Opening, open_cell
 from rankplug.dask.cluster import Cluster, connect, release, same_future, unique_name
-from rankplug.dask.cluster_shards import ClusterShards
-from rankplug.dask.facts import facts_of, require_same_features
-from rankplug.dask.loading import load_partitions
-from rankplug.dask.messages import Call
-from rankplug.dask.prepared import map_partitions
+from rankplug.dask.loading import load_partitions, map_partitions
+from rankplug.dask.shards import ClusterShards
+from rankplug.dask.worker import Call, Opening, make_partition_shards
 from rankplug.data import RankingData, Scaling, no_pairs, no_pairs_count
 from rankplug.exceptions import ClusterError, DataError, SolverUnavailableError
 from rankplug.io import PreparedFolder, open_prepared
 from rankplug.kernels import squared_norms
-from rankplug.shards import Reduction, RemoteRankingData
-from rankplug.shards.reductions import PairTotals, pair_totals
+from rankplug.shards import PairTotals, Reduction, RemoteRankingData, pair_totals
 from rankplug.solver import list_solvers, solver_class
 
-__all__ = ["ClusterData"]
+__all__ = ["ClusterArrays", "ClusterData"]
 
 T = TypeVar("T")
+
+
+class ClusterArrays(NamedTuple):
+    """Dask Arrays of the same rows in the same partitions.
+
+    `qid` numbers the queries, ascending from row to row. `sample_weight` is None without weights.
+    """
+
+    X: da.Array
+    y: da.Array
+    qid: da.Array
+    sample_weight: da.Array | None
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """What is known here of one partition.
+
+    Attributes
+    ----------
+    n_samples, n_queries, n_features : int
+    feature_names : tuple of str or None
+    weighted : bool
+    has_pairs : bool
+        Of any weight.
+    has_counted_pairs : bool
+        Of positive weight.
+    """
+
+    n_samples: int
+    n_queries: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    weighted: bool
+    has_pairs: bool
+    has_counted_pairs: bool
 
 
 class ClusterData(RemoteRankingData):
@@ -46,6 +88,8 @@ class ClusterData(RemoteRankingData):
         Each a `RankingData` on some worker.
     sizes : tuple of int
         Rows of each partition.
+    n_samples, n_features, n_queries : int
+        Of all partitions.
     feature_names : tuple of str or None
     weighted : bool
         Whether queries have weights.
@@ -55,19 +99,23 @@ class ClusterData(RemoteRankingData):
 
     def __init__(self, cluster: Cluster, partitions: Sequence[Future]) -> None:
         self._cluster = cluster
-        name = unique_name("facts")
-        graph = {(name, i): (facts_of, future) for i, future in enumerate(partitions)}
+        name = unique_name("metadata")
+        graph = {(name, i): (_describe_partition, future) for i, future in enumerate(partitions)}
         found = cluster.gather(cluster.start(graph, list(graph)))
         filled = [i for i, one in enumerate(found) if one is not None]
         if not filled:
             raise DataError("there are no rows in any partition: at least one is needed")
-        self._facts = [found[i] for i in filled]
-        require_same_features(self._facts)
+        kept = [found[i] for i in filled]
+        _require_same_features(kept)
         self.partitions = tuple(same_future(partitions[i]) for i in filled)
-        self.sizes = tuple(one.n_samples for one in self._facts)
-        self.feature_names = self._facts[0].feature_names
-        self.weighted = self._facts[0].weighted
+        self.sizes = tuple(one.n_samples for one in kept)
+        self.n_samples = sum(self.sizes)
+        self.n_queries = sum(one.n_queries for one in kept)
+        self.n_features = kept[0].n_features
+        self.feature_names = kept[0].feature_names
+        self.weighted = kept[0].weighted
         self.scaling: Scaling | None = None
+        self._metadata = kept
         self._is_closed = False
 
     @classmethod
@@ -183,35 +231,19 @@ class ClusterData(RemoteRankingData):
         """Number of partitions."""
         return len(self.partitions)
 
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return sum(self.sizes)
-
-    @property
-    def n_features(self) -> int:
-        """Number of features of a row."""
-        n_features: int = self._facts[0].n_features
-        return n_features
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return sum(one.n_queries for one in self._facts)
-
+    @override
     def require_pairs(self) -> None:
-        """Raise `DataError` if no query of positive weight has two rows of different relevance."""
-        if not any(one.has_pairs for one in self._facts):
+        if not any(one.has_pairs for one in self._metadata):
             raise no_pairs(self.n_samples, self.n_queries)
-        if not any(one.has_counted_pairs for one in self._facts):
+        if not any(one.has_counted_pairs for one in self._metadata):
             raise no_pairs_count()
 
+    @override
     def largest_squared_norm(self) -> float:
-        """``max_i |x_i|^2``; 1 if all features are 0."""
         return max(self.map(_largest_squared_norm)) or 1.0
 
+    @override
     def suitable_solvers(self) -> list[str]:
-        """Names of the registered solvers that take such data."""
         return [
             info.name for info in list_solvers() if info.available and _is_distributed(info.name)
         ]
@@ -254,23 +286,37 @@ class ClusterData(RemoteRankingData):
 
         Query ids are numbers that ascend, for libraries that ask for that.
         """
-        return arrays_of(self.partitions, self._facts, self.n_features, self.weighted)
+        n_queries = [one.n_queries for one in self._metadata]
+        before = np.cumsum([0, *n_queries])[:-1].tolist()
+        return ClusterArrays(
+            X=self._array(repeat(attrgetter("X")), self.n_features),
+            y=self._array(repeat(attrgetter("relevance"))),
+            qid=self._array(partial(_query_numbers, before=one) for one in before),
+            sample_weight=self._array(repeat(attrgetter("row_weight"))) if self.weighted else None,
+        )
 
+    def _array(self, values_of: Iterable[Callable[[RankingData], Any]], *columns: int) -> da.Array:
+        """What these functions make of the partitions, as one array."""
+        blocks = [
+            da.from_delayed(delayed(function)(part), (n, *columns), meta=np.empty((0, *columns)))
+            for function, part, n in zip(values_of, self.partitions, self.sizes, strict=False)
+        ]
+        return da.concatenate(blocks)
+
+    @override
     @contextmanager
     def open_pairs(self, reduction: Reduction, n_threads: int | None) -> Iterator[ClusterShards]:
-        """The shards, each pair with its weight; see `rankplug.objectives.open_pairs`.
-
-        `n_threads` are those of one task, by default one: a worker does as many tasks at a time
-        as it has threads.
-        """
+        # `n_threads` are those of one task, by default one: a worker does as many tasks at a time
+        # as it has threads.
         totals = None if reduction == "sum" else self._pair_totals
-        cells = self._start(open_cell, (Opening(reduction, totals, n_threads or 1),))
+        opening = Opening(reduction, totals, n_threads or 1)
+        shards = self._start(make_partition_shards, (opening,))
         try:
             yield ClusterShards(
-                self._cluster, cells, self.partitions, self.n_features, self.n_samples
+                self._cluster, shards, self.partitions, self.n_features, self.n_samples
             )
         finally:
-            release(cells)
+            release(shards)
 
     def close(self) -> None:
         """Let the workers forget the rows, unless somebody else needs them."""
@@ -293,6 +339,54 @@ class ClusterData(RemoteRankingData):
         call, name = Call(function, args), unique_name(getattr(function, "__name__", "map"))
         graph = {(name, i): (call, part) for i, part in enumerate(self.partitions)}
         return self._cluster.start(graph, list(graph))
+
+
+def _describe_partition(data: RankingData | None) -> _Metadata | None:
+    """A task: the metadata of a partition, None if it has no rows."""
+    if data is None:
+        return None
+    counted = _has_pairs(data)
+    return _Metadata(
+        data.n_samples,
+        data.n_queries,
+        data.n_features,
+        data.feature_names,
+        data.query_weight is not None,
+        counted or _has_pairs(replace(data, query_weight=None)),
+        counted,
+    )
+
+
+def _require_same_features(metadata: Sequence[_Metadata]) -> None:
+    """Raise `DataError` if the partitions do not have the same features, in the same order."""
+    first = metadata[0]
+    for number, one in enumerate(metadata):
+        if (one.n_features, one.feature_names) != (first.n_features, first.feature_names):
+            raise DataError(
+                f"partition {number} has {_describe_features(one)}, the first one "
+                f"{_describe_features(first)}: give all partitions the same columns in the same "
+                "order"
+            )
+        if one.weighted != first.weighted:
+            raise DataError(f"partition {number} and the first one are not both weighted")
+
+
+def _describe_features(metadata: _Metadata) -> str:
+    names = metadata.feature_names
+    shown = "" if names is None else f" ({', '.join(names[:5])}, ...)"
+    return f"{metadata.n_features} features{shown}"
+
+
+def _has_pairs(data: RankingData) -> bool:
+    try:
+        data.require_pairs()
+    except DataError:
+        return False
+    return True
+
+
+def _query_numbers(data: RankingData, before: int) -> NDArray[np.int64]:
+    return before + np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
 
 
 def _largest_squared_norm(data: RankingData) -> float:

@@ -1,8 +1,9 @@
-"""From Dask collections to partitions that hold whole queries and stay on their workers."""
+"""Loading: from Dask collections or a prepared folder to partitions of whole queries on workers."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,24 +11,32 @@ import numpy as np
 from dask.delayed import delayed
 from distributed import Future
 
-from rankplug.dask.borders import Crossing, find_crossings, may_overlap, require_one_kind
 from rankplug.dask.cluster import Cluster, release, same_future, unique_name
-from rankplug.dask.inputs import row_parts
 from rankplug.dask.reading import (
+    Crossing,
     Ends,
     Refusal,
     assemble,
     ends_of,
+    find_crossings,
     ids_of,
+    may_overlap,
+    pieces_of,
     read_partition,
+    require_one_kind,
     take_query,
 )
-from rankplug.dask.runs import PARTITIONS_PER_THREAD, equal_runs
+from rankplug.data import RankingData, even_spans
 from rankplug.exceptions import DataError
+from rankplug.io import PreparedFolder, open_prepared
 
-__all__ = ["load_partitions"]
+__all__ = ["MappedPartition", "equal_runs", "load_partitions", "map_partitions", "open_partition"]
 
+_PARTITIONS_PER_THREAD = 2
+"""Most partitions for each thread of a cluster: each of them costs a task a pass
+(benchmarks/scaling.md), but more than one balance what workers have to do."""
 _MOST_REFUSALS = 5
+"""Lines of an error message: what is wrong in one partition is often so in all."""
 
 
 def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Future]:
@@ -43,15 +52,15 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
         a query has rows in several partitions and not at their borders.
     """
     read = delayed(read_partition, pure=False)
-    parts = row_parts(X, y, qid, sample_weight)
+    parts = pieces_of(X, y, qid, sample_weight)
     futures = cluster.compute([read(number, *part) for number, part in enumerate(parts)])
     try:
         ends, filled = _ends(cluster, futures)
         require_one_kind(ends)
-        crossings = _crossings(cluster, filled, ends)
+        crossings = _crossing_queries(cluster, filled, ends)
         rows = [one.n_rows for one in ends]
-        runs = equal_runs(rows, PARTITIONS_PER_THREAD * cluster.n_threads)
-        return _assembled(cluster, filled, runs, crossings)
+        runs = equal_runs(rows, _PARTITIONS_PER_THREAD * cluster.n_threads)
+        return _assemble(cluster, filled, runs, crossings)
     finally:
         release(futures)
 
@@ -73,7 +82,9 @@ def _ends(cluster: Cluster, futures: Sequence[Future]) -> tuple[list[Ends], list
     return [found[i] for i in filled], [futures[i] for i in filled]
 
 
-def _crossings(cluster: Cluster, parts: Sequence[Future], ends: Sequence[Ends]) -> list[Crossing]:
+def _crossing_queries(
+    cluster: Cluster, parts: Sequence[Future], ends: Sequence[Ends]
+) -> list[Crossing]:
     if not may_overlap(ends):
         return find_crossings([np.unique([one.lowest, one.highest]) for one in ends], ends)
     # The ids of all queries go to one worker, and only those that cross borders come here.
@@ -85,7 +96,7 @@ def _crossings(cluster: Cluster, parts: Sequence[Future], ends: Sequence[Ends]) 
     return crossings
 
 
-def _assembled(
+def _assemble(
     cluster: Cluster,
     parts: Sequence[Future],
     runs: Sequence[range],
@@ -118,3 +129,68 @@ class _Assembly:
 
     def __call__(self, parts: Any, taken: Any) -> Any:
         return assemble(parts, self._given_up, taken)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedPartition(RankingData):
+    """Queries of a prepared folder. A worker that is sent it opens the folder itself."""
+
+    source: tuple[str, int, int, int] = ("", 0, 0, 0)
+
+    def __reduce__(self) -> tuple[Callable[..., MappedPartition], tuple[str, int, int, int]]:
+        return open_partition, self.source
+
+
+def map_partitions(cluster: Cluster, folder: PreparedFolder) -> list[Future]:
+    """Runs of shards of about equal length, at most two for each thread of the cluster."""
+    shards = folder.shards
+    rows = [shard.rows[1] - shard.rows[0] for shard in shards]
+    name, size = unique_name("open"), folder.manifest.n_samples
+    graph: dict[Any, Any] = {}
+    for run in equal_runs(rows, _PARTITIONS_PER_THREAD * cluster.n_threads):
+        begin, end = shards[run[0]].queries[0], shards[run[-1]].queries[1]
+        graph[name, begin] = (open_partition, str(folder.path), size, begin, end)
+    return cluster.start(graph, list(graph))
+
+
+def open_partition(path: str, n_samples: int, begin: int, end: int) -> MappedPartition:
+    """A task: some queries of a folder with so many rows.
+
+    Raises
+    ------
+    DataError
+        If the folder is not there on this machine, or it is another one.
+    """
+    try:
+        data = open_prepared(path).data()
+    except DataError as error:
+        raise DataError(f"a worker cannot open what this process can: {error}") from None
+    if data.n_samples != n_samples:
+        raise DataError(
+            f"{path} has {data.n_samples} rows on a worker but {n_samples} here: every worker "
+            "must see the same folder"
+        )
+    part = data.take_queries(np.arange(begin, end))
+    return MappedPartition(
+        part.X,
+        part.relevance,
+        part.query_ptr,
+        part.query_ids,
+        part.query_weight,
+        part.feature_names,
+        scaling=part.scaling,
+        source=(path, n_samples, begin, end),
+    )
+
+
+def equal_runs(rows: Sequence[int], most: int) -> list[range]:
+    """Runs of neighbours of about equally many rows, at most so many of them.
+
+    Examples
+    --------
+    >>> equal_runs([5, 5, 10], most=2)
+    [range(0, 2), range(2, 3)]
+    """
+    if len(rows) <= most:
+        return [range(i, i + 1) for i in range(len(rows))]
+    return [range(*span) for span in even_spans(np.cumsum([0, *rows]), max(most, 1))]

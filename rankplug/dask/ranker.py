@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
+import dask.array as da
 import numpy as np
+import pandas as pd
 from dask import is_dask_collection
+from dask.delayed import delayed
 from distributed import Client
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.dask.data import ClusterData
-from rankplug.dask.scoring import mean_ndcg, predict_lazily
-from rankplug.estimators import SolverEstimator
-from rankplug.exceptions import ParameterError
+from rankplug.data import RankingData
+from rankplug.estimators.base import SolverEstimator, mean_of_defined
+from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import PreparedFolder
-from rankplug.models import ScaledModel
+from rankplug.models import Model, ScaledModel, predict_data
 from rankplug.solver import Solver
 
 __all__ = ["Ranker"]
@@ -103,7 +109,7 @@ class Ranker(SolverEstimator):
         for name in _FITTED:
             self.__dict__.pop(name, None)
         solver = self._new_solver()
-        with self._opened(X, y, qid, sample_weight) as data:
+        with self._open(X, y, qid, sample_weight) as data:
             result = solver.solve(data, random_state=self.random_state)
         model = result.model
         self.result_ = result
@@ -126,7 +132,7 @@ class Ranker(SolverEstimator):
             That of a Dask collection is computed partition by partition, and only when asked for.
         """
         check_is_fitted(self)
-        return predict_lazily(self.model_, X) if is_dask_collection(X) else super().predict(X)
+        return _predict_lazily(self.model_, X) if is_dask_collection(X) else super().predict(X)
 
     def score(self, X: Any, y: Any = None, *, qid: Any = None, sample_weight: Any = None) -> float:
         """Mean NDCG@10 over the queries that have a relevant row, as `rankplug.Ranker.score`.
@@ -134,8 +140,8 @@ class Ranker(SolverEstimator):
         Parameters and errors are those of `fit`.
         """
         check_is_fitted(self)
-        with self._opened(X, y, qid, sample_weight) as data:
-            return mean_ndcg(self.model_, data)
+        with self._open(X, y, qid, sample_weight) as data:
+            return _mean_ndcg(self.model_, data)
 
     def __sklearn_clone__(self) -> Ranker:
         # A client is a connection: it is shared, and cannot be copied.
@@ -147,7 +153,7 @@ class Ranker(SolverEstimator):
         # Elsewhere there is another client.
         return {**super().__getstate__(), "client": None}
 
-    def _opened(
+    def _open(
         self, X: Any, y: Any, qid: Any, sample_weight: Any
     ) -> AbstractContextManager[ClusterData]:
         """The data, forgotten by the cluster at the end if they are not the caller's."""
@@ -161,3 +167,68 @@ class Ranker(SolverEstimator):
             folder = X if isinstance(X, PreparedFolder) else Path(X)
             return ClusterData.from_prepared(folder, **options)
         return ClusterData.from_collections(X, y, qid, sample_weight, **options)
+
+
+def _predict_lazily(model: Model, X: Any) -> Any:
+    """Scores of the rows of a Dask Array or DataFrame, partition by partition, when computed.
+
+    Returns
+    -------
+    dask.array.Array of shape (n_samples,), or dask.dataframe.Series with the index of `X`
+
+    Raises
+    ------
+    DataError
+        At once if the columns of `X` are not the model's; if values are not valid, when computed.
+    """
+    _require_columns(model, X)
+    sent = delayed(model, pure=False)
+    if isinstance(X, da.Array):
+        blocks = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        return blocks.map_blocks(_score, sent, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+    meta = pd.Series([], dtype=np.float64, name="score")
+    return X.map_partitions(_score_column, sent, meta=meta)
+
+
+def _mean_ndcg(model: Model, data: ClusterData) -> float:
+    """Mean NDCG@10 over the queries that have a relevant row; see `rankplug.Ranker.score`.
+
+    Raises
+    ------
+    DataError
+        If no query has a relevant row.
+    """
+    graded = all(data.map(attrgetter("is_graded")))
+    sums = np.array(data.map(_ndcg_sums, model, graded)).T
+    means = np.divide(sums[0], sums[1], out=np.full(len(sums[0]), np.nan), where=sums[1] > 0)
+    return mean_of_defined(means, sums[1], NO_RELEVANT_ROW)
+
+
+def _ndcg_sums(data: RankingData, model: Model, graded: bool) -> tuple[float, float]:
+    """Sum of the values and of the weights of the queries whose NDCG is defined."""
+    values = ndcg_of_queries(data, predict_data(model, data), graded=graded)
+    weights = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
+    defined = ~np.isnan(values)
+    return float(values[defined] @ weights[defined]), float(weights[defined].sum())
+
+
+def _require_columns(model: Model, X: Any) -> None:
+    columns = getattr(X, "columns", None)
+    if columns is not None and model.feature_names is not None:
+        known = {str(name) for name in columns}
+        missing = [name for name in model.feature_names if name not in known]
+        if missing:
+            raise DataError(f"missing feature columns: {', '.join(missing)}")
+    elif X.shape[1] != model.n_features:
+        raise DataError(
+            f"X has {X.shape[1]} features, but the model is expecting {model.n_features} "
+            "features as input"
+        )
+
+
+def _score(X: Any, model: Model) -> NDArray[np.float64]:
+    return model.predict(X) if X.shape[0] else np.empty(0)
+
+
+def _score_column(X: pd.DataFrame, model: Model) -> pd.Series[float]:
+    return pd.Series(_score(X, model), index=X.index, name="score")

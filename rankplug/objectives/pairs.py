@@ -56,7 +56,7 @@ class PairLoss(ABC):
     """
 
     factor = 1.0
-    """From the shards' products to gradients and Hessians, see `rankplug.shards.local.Evaluate`."""
+    """From the shards' products to gradients and Hessians, see `rankplug.shards.Evaluate`."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -248,7 +248,7 @@ def open_pairs(
     reduction: Reduction,
     n_threads: int | None = None,
 ) -> Iterator[Shards]:
-    """The shards of a data set, each pair with its weight; see `rankplug.shards.local.open_shards`.
+    """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`.
 
     For remote data `n_threads` are those of each task on a worker, by default one.
     """

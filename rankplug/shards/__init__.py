@@ -1,18 +1,30 @@
 """Shards: contiguous runs of whole queries, in memory, mapped, or on other machines."""
 
-from rankplug.shards.base import Evaluate, Shard, ShardState
-from rankplug.shards.local import LocalShards, Shards, open_shards
-from rankplug.shards.reductions import Reduction, pair_weights
-from rankplug.shards.remote import RemoteRankingData
+from rankplug.shards.base import Shard
+from rankplug.shards.interface import RemoteRankingData, Shards
+from rankplug.shards.local import LocalShards, open_shards
+from rankplug.shards.reductions import PairTotals, Reduction, pair_totals, pair_weights
+from rankplug.shards.state import (
+    Evaluate,
+    ShardState,
+    changes_state,
+    keeps_state,
+    state_after,
+)
 
 __all__ = [
     "Evaluate",
     "LocalShards",
+    "PairTotals",
     "Reduction",
     "RemoteRankingData",
     "Shard",
     "ShardState",
     "Shards",
+    "changes_state",
+    "keeps_state",
     "open_shards",
+    "pair_totals",
     "pair_weights",
+    "state_after",
 ]

@@ -6,8 +6,6 @@ shards, see `rankplug.shards`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -16,41 +14,15 @@ from numpy.typing import NDArray
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.shards.matrices import RowMatrix
 from rankplug.shards.memory import Allocate
+from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state
 
-__all__ = ["Evaluate", "Shard", "ShardState"]
+__all__ = ["Shard"]
 
 Vector: TypeAlias = NDArray[np.float64]
-Evaluate: TypeAlias = Callable[[ActivePairs, Vector, Vector], float]
-"""Finds the active pairs at some scores, returns the loss and writes coefficients c. Up to a factor
-of the loss, ``X' c`` is its gradient and, L being the pairs' Laplacian, ``X' L X`` its Hessian.
-"""
 
 _SAMPLE_ROWS_PER_QUERY = 1000
-
-
-@dataclass(frozen=True)
-class ShardState:
-    """What a shard remembers, told by weights: the same for all shards, whatever their rows.
-
-    Attributes
-    ----------
-    w : float64 array of shape (n_columns,) or None
-        The current point, None for 0.
-    evaluate : Evaluate
-        The loss there.
-    direction : float64 array of shape (n_columns,) or None
-        The direction as weights.
-    product_of : float64 array of shape (n_columns,) or None
-        The ``v`` of the last Hessian product, if it was after the last step tried.
-    tried : (float, Evaluate) or None
-        The step last tried and the loss there, if that was after the last product.
-    """
-
-    w: Vector | None
-    evaluate: Evaluate
-    direction: Vector | None = None
-    product_of: Vector | None = None
-    tried: tuple[float, Evaluate] | None = None
+"""At least so many of a query are taken: it has no more directions than rows, and one long query
+must not be all of the sample."""
 
 
 class Shard:
@@ -89,6 +61,7 @@ class Shard:
         self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))
         self._evaluate_again: Evaluate | None = None  # if the pairs are those of scores tried
 
+    @changes_state(ShardState.move_to)
     def move_to(self, w: Vector | None, evaluate: Evaluate) -> float:
         """Go to the scores ``X w`` (0 for None); return the loss there."""
         if w is None:
@@ -97,32 +70,39 @@ class Shard:
             self.matrix.dot(w, self.scores)
         return self.stay(evaluate)
 
+    @changes_state(ShardState.move_to)
     def move_to_with_gradient(self, w: Vector | None, evaluate: Evaluate) -> Vector:
         """`move_to` and `gradient`, one after the other in one array."""
         return np.append(self.move_to(w, evaluate), self.gradient())
 
+    @changes_state(ShardState.stay)
     def stay(self, evaluate: Evaluate) -> float:
         """Return the loss, which may be another one than before, at the current scores."""
         self._evaluate_again = None
         return evaluate(self._pairs, self.scores, self._coefficient)
 
+    @keeps_state
     def gradient(self) -> Vector:
         """``X' c`` at the current scores."""
         return self.matrix.transposed_dot(self._coefficient)
 
+    @keeps_state
     def gradient_along(self) -> Vector:
         """``X' c`` at the scores last tried."""
         return self.matrix.transposed_dot(self._tried_coefficient)
 
+    @changes_state(ShardState.multiply)
     def laplacian(self, v: Vector) -> Vector:
         """``X' L X v``, L the Laplacian of the current pairs; remembers ``X v``."""
         product = self._tried
         return self.matrix.laplacian(self._current_pairs(), v, product)
 
+    @keeps_state
     def laplacian_diagonal(self) -> Vector:
         """Approximate diagonal of ``X' L X``, see `RowMatrix.laplacian_diagonal`."""
         return self.matrix.laplacian_diagonal(self.query_ptr, self._weighted_count())
 
+    @keeps_state
     def laplacian_gram(self, fraction: float) -> NDArray[np.float64]:
         """Lower half of ``X' L X``, estimated from a fraction of the rows."""
         rows, query_ptr = _sample_rows(self.query_ptr, fraction)
@@ -143,21 +123,25 @@ class Shard:
             self.stay(self._evaluate_again)
         return self._pairs
 
+    @changes_state(ShardState.start_direction)
     def start_direction(self) -> None:
         """Forget the direction gathered so far."""
         self._direction[:] = 0.0
 
+    @changes_state(ShardState.extend_direction)
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
         product, scratch = self._tried, self._tried_coefficient
         np.multiply(product, step, out=scratch)
         self._direction += scratch
 
+    @changes_state(ShardState.aim_at)
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current scores to ``X w`` the direction."""
         self.matrix.dot(w, self._direction)
         self._direction -= self.scores
 
+    @changes_state(ShardState.try_step)
     def loss_along(self, step: float, evaluate: Evaluate) -> float:
         """Loss after `step` times the direction, without reading the features."""
         np.multiply(self._direction, step, out=self._tried)
@@ -165,29 +149,37 @@ class Shard:
         self._evaluate_again = evaluate
         return evaluate(self._pairs, self._tried, self._tried_coefficient)
 
+    @changes_state(ShardState.try_step)
     def loss_along_with_gradient(self, step: float, evaluate: Evaluate) -> Vector:
         """`loss_along` and `gradient_along`, one after the other in one array."""
         return np.append(self.loss_along(step, evaluate), self.gradient_along())
 
+    @changes_state(ShardState.try_step)
     def line(self, step: float, evaluate: Evaluate) -> Vector:
         """`loss_along`, and ``c`` there times the direction: an array of two numbers."""
         loss = self.loss_along(step, evaluate)
         return np.array([loss, self._tried_coefficient @ self._direction])
 
+    @keeps_state
     def slope(self) -> float:
         """``c`` at the current scores, times the direction."""
         return float(self._coefficient @ self._direction)
 
+    @keeps_state
     def hinge(self) -> float:
         """Sum of the slacks of the current pairs, weighted."""
         return self._current_pairs().hinge(self.scores, self._tried_coefficient)
 
+    @keeps_state
     def clipped_slack(self) -> float:
         """The same with each slack clipped at the band that the loss is curved in."""
         return self._current_pairs().clipped_slack(self.scores)
 
+    @changes_state(ShardState.restore)
     def restore(self, state: ShardState) -> None:
         """Bring a new shard to where another one with the same rows was."""
+        if state.evaluate is None:
+            return
         self.move_to(state.w, state.evaluate)
         if state.direction is not None:
             self.matrix.dot(state.direction, self._direction)
@@ -196,6 +188,7 @@ class Shard:
         if state.tried is not None:
             self.loss_along(*state.tried)
 
+    @changes_state(ShardState.accept)
     def accept(self) -> None:
         """Make the step last tried the current point."""
         self.scores, self._tried = self._tried, self.scores

@@ -1,4 +1,4 @@
-"""Shards: contiguous runs of whole queries, the unit of all work over the data.
+"""Shards in this process: contiguous runs of whole queries, and threads to work on them.
 
 Queries do not interact, so losses, gradients and Hessian products of a data set are sums over
 its shards. The cut depends on the data alone and sums are taken in shard order: the number of
@@ -7,7 +7,6 @@ threads changes nothing in a result.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,15 +17,17 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from typing_extensions import override
 
 from rankplug.data import LabelRankingData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
+from rankplug.shards.interface import Shards
 from rankplug.shards.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.system.cores import available_cores
 from rankplug.system.interruption import raise_if_overdue
 
-__all__ = ["LocalShards", "Shards", "open_shards"]
+__all__ = ["LocalShards", "open_shards"]
 
 T = TypeVar("T")
 Vector: TypeAlias = NDArray[np.float64]
@@ -34,95 +35,28 @@ Vector: TypeAlias = NDArray[np.float64]
 _SHARD_ELEMENTS = 2**21
 _MANY_SHARDS = 256
 _LARGEST_SHARD = 2**23  # elements
-_SAMPLE_ROWS = 5000
-_SAMPLE_ROWS_PER_COLUMN = 150
-
-
-class Shards(ABC):
-    """The shards of a data set, wherever they are, and somebody to work on them.
-
-    All work is an operation: a method of `Shard` and its arguments, which are the same for every
-    shard. So shards may live in other processes, as long as operations can be sent to them.
-    """
-
-    @property
-    @abstractmethod
-    def n_columns(self) -> int:
-        """Length of a weight vector."""
-
-    @property
-    @abstractmethod
-    def n_rows(self) -> int:
-        """Rows of all shards."""
-
-    @property
-    @abstractmethod
-    def passes_per_product(self) -> int:
-        """Reads of the features that a Hessian product takes: 1 where they are fused."""
-
-    @property
-    @abstractmethod
-    def has_gram(self) -> bool:
-        """Whether the Hessian can be estimated as a matrix."""
-
-    @property
-    @abstractmethod
-    def far(self) -> bool:
-        """Whether each question costs so much time that an answer not needed costs less."""
-
-    @abstractmethod
-    def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
-        """Do something to every shard."""
-
-    @abstractmethod
-    def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
-        """Sum of what an operation returns, always added in the order of the shards."""
-
-    @property
-    def sample_fraction(self) -> float:
-        """The fraction of the rows that estimates a Hessian well: 150 rows a column are many."""
-        n_rows = self.n_rows
-        enough = max(_SAMPLE_ROWS, min(0.5 * n_rows, _SAMPLE_ROWS_PER_COLUMN * self.n_columns))
-        return min(1.0, enough / n_rows)
 
 
 class LocalShards(Shards):
     """Shards in this process, and threads to work on them."""
 
+    far = False
+
     def __init__(self, shards: list[Shard], executor: ThreadPoolExecutor | None) -> None:
         self.shards = shards
         self._executor = executor
+        matrix = shards[0].matrix
+        self.n_columns = matrix.n_columns
+        self.n_rows = sum(shard.matrix.n_rows for shard in shards)
+        self.passes_per_product = matrix.passes_per_product
+        self.has_gram = matrix.has_gram
 
-    @property
-    def n_columns(self) -> int:
-        """Length of a weight vector."""
-        return self.shards[0].matrix.n_columns
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all shards."""
-        return sum(shard.matrix.n_rows for shard in self.shards)
-
-    @property
-    def passes_per_product(self) -> int:
-        """Reads of the features that a Hessian product takes: 1 where they are fused."""
-        return self.shards[0].matrix.passes_per_product
-
-    @property
-    def has_gram(self) -> bool:
-        """Whether the Hessian can be estimated as a matrix."""
-        return self.shards[0].matrix.has_gram
-
-    @property
-    def far(self) -> bool:
-        """False: they are here."""
-        return False
-
+    @override
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
-        """Do something to every shard."""
         for _ in self._results(operation, arguments):
             pass
 
+    @override
     def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
         """Sum of what an operation returns, always added in the order of the shards.
 

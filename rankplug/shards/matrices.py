@@ -7,12 +7,14 @@ float64 whatever the features are.
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from typing_extensions import override
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
@@ -23,7 +25,7 @@ __all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows"]
 Vector = NDArray[np.float64]
 
 
-class RowMatrix(Protocol):
+class RowMatrix(ABC):
     """X of a shard: one row a document (or an instance and label), `n_columns` weights."""
 
     X: Matrix
@@ -32,15 +34,19 @@ class RowMatrix(Protocol):
     passes_per_product: int  # reads of X that `laplacian` takes
     has_gram: bool  # whether `laplacian_gram` is offered
 
+    @abstractmethod
     def dot(self, v: Vector, out: Vector) -> None:
         """Write ``X v`` to `out`."""
 
+    @abstractmethod
     def transposed_dot(self, u: Vector) -> Vector:
         """``X' u``."""
 
+    @abstractmethod
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v``, L the Laplacian of the active pairs; ``X v`` goes to `product`."""
 
+    @abstractmethod
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         """Diagonal of ``X' L X`` for the Laplacian that `count` pairs a row make on average.
 
@@ -48,6 +54,7 @@ class RowMatrix(Protocol):
         sums and, up to a factor ``1 - c_i / sum(c)``, the same diagonal.
         """
 
+    @abstractmethod
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
@@ -57,7 +64,7 @@ class RowMatrix(Protocol):
         """
 
 
-class DenseRows:
+class DenseRows(RowMatrix):
     """C-contiguous float32 or float64 features."""
 
     passes_per_product = 1
@@ -67,36 +74,37 @@ class DenseRows:
         self.X = X
         self.n_rows, self.n_columns = X.shape
 
+    @override
     def dot(self, v: Vector, out: Vector) -> None:
-        """Write ``X v`` to `out`."""
         passes.dense_dot(self.X, v, out)
 
+    @override
     def transposed_dot(self, u: Vector) -> Vector:
-        """``X' u``."""
         g = np.empty(self.n_columns)
         passes.dense_transposed_dot(self.X, u, g)
         return g
 
+    @override
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v`` in one read of X."""
         g = np.empty(self.n_columns)
         passes.dense_laplacian(self.X, pairs, v, product, g)
         return g
 
+    @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        """See `RowMatrix.laplacian_diagonal`."""
         diagonal = np.zeros(self.n_columns)
         passes.dense_moments(self.X, query_ptr, count, np.empty(self.n_columns), diagonal)
         return diagonal
 
+    @override
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        """See `RowMatrix.laplacian_gram`."""
         return _weighted_scatter(self.X[rows], query_ptr, count)
 
 
-class SparseRows:
+class SparseRows(RowMatrix):
     """Compressed rows.
 
     ``X' u`` scatters, which costs no more than to gather from a transposed copy, and saves
@@ -107,40 +115,41 @@ class SparseRows:
     has_gram = True
 
     def __init__(self, X: sparse.csr_array) -> None:
-        self.X = X
+        self.X: sparse.csr_array = X
         self._arrays = (X.indptr, X.indices, X.data)
         self.n_rows, self.n_columns = X.shape
 
+    @override
     def dot(self, v: Vector, out: Vector) -> None:
-        """Write ``X v`` to `out`."""
         passes.sparse_dot(*self._arrays, v, out)
 
+    @override
     def transposed_dot(self, u: Vector) -> Vector:
-        """``X' u``."""
         g = np.zeros(self.n_columns)
         passes.sparse_transposed_dot(*self._arrays, u, g)
         return g
 
+    @override
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v``, reading small queries once."""
         g = np.zeros(self.n_columns)
         passes.sparse_laplacian(*self._arrays, pairs, v, product, g)
         return g
 
+    @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        """See `RowMatrix.laplacian_diagonal`."""
         diagonal, scratch = np.zeros(self.n_columns), np.zeros(self.n_columns)
         passes.sparse_moments(*self._arrays, query_ptr, count, scratch, diagonal)
         return diagonal
 
+    @override
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        """See `RowMatrix.laplacian_gram`."""
         return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
 
 
-class KeslerRows:
+class KeslerRows(RowMatrix):
     """Rows ``e_r (x) x_i`` of instance i and label r, never written out.
 
     With the weights seen as V of shape (n_labels, n_features), the scores are ``X V'`` and
@@ -163,25 +172,27 @@ class KeslerRows:
         self.n_rows = int(compared.sum())
         self.n_columns = self.shape[0] * self.shape[1]
 
+    @override
     def dot(self, v: Vector, out: Vector) -> None:
-        """Write ``X v`` to `out`."""
         out[:] = (self.X @ v.reshape(self.shape).T)[self.compared]
 
+    @override
     def transposed_dot(self, u: Vector) -> Vector:
-        """``X' u``."""
         return self._spread(u, self.X)
 
+    @override
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        """``X' L X v``."""
         self.dot(v, product)
         of_product = np.empty(self.n_rows)
         pairs.laplacian(product, of_product)
         return self.transposed_dot(of_product)
 
+    @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         """Exact: two labels of an instance share no weight, so no pair has a cross term."""
         return self._spread(count, self.X * self.X)
 
+    @override
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
@@ -194,7 +205,7 @@ class KeslerRows:
         return np.ascontiguousarray((X.T @ coefficients).T, dtype=np.float64).ravel()
 
 
-class FetchedRows:
+class FetchedRows(RowMatrix):
     """Rows of a mapped file: one thread at a time fetches those that it goes on to work with.
 
     Parameters
@@ -213,30 +224,31 @@ class FetchedRows:
         self.n_rows, self.n_columns = matrix.n_rows, matrix.n_columns
         self.passes_per_product, self.has_gram = matrix.passes_per_product, matrix.has_gram
 
+    @override
     def dot(self, v: Vector, out: Vector) -> None:
-        """See `RowMatrix.dot`."""
         self._fetch()
         self._matrix.dot(v, out)
 
+    @override
     def transposed_dot(self, u: Vector) -> Vector:
-        """See `RowMatrix.transposed_dot`."""
         self._fetch()
         return self._matrix.transposed_dot(u)
 
+    @override
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        """See `RowMatrix.laplacian`."""
         self._fetch()
         return self._matrix.laplacian(pairs, v, product)
 
+    @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        """See `RowMatrix.laplacian_diagonal`."""
         self._fetch()
         return self._matrix.laplacian_diagonal(query_ptr, count)
 
+    @override
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        """See `RowMatrix.laplacian_gram`; it reads some of the features only."""
+        # It reads some of the features only.
         return self._matrix.laplacian_gram(rows, query_ptr, count)
 
     def _fetch(self) -> None:

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 import rankplug
 from rankplug import RankingData, list_solvers, make_solver
 from rankplug.dask import ClusterData, Ranker
-from rankplug.dask import cluster_shards as coordinator
+from rankplug.dask import shards as coordinator
 from rankplug.exceptions import ClusterError, DataError, ParameterError
 from rankplug.objectives import SquaredHinge, open_pairs
 

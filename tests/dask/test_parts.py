@@ -7,16 +7,35 @@ import pytest
 from dask.sizeof import sizeof
 
 from rankplug import RankingData
-from rankplug.dask.borders import Crossing, find_crossings, may_overlap, require_one_kind
-from rankplug.dask.cell import Opening, Part, add, open_cell
-from rankplug.dask.messages import Call, Message
-from rankplug.dask.mirror import follow
-from rankplug.dask.reading import Refusal, assemble, ends_of, read_partition
-from rankplug.dask.runs import equal_runs
+from rankplug.dask.loading import equal_runs
+from rankplug.dask.reading import (
+    Crossing,
+    Refusal,
+    assemble,
+    ends_of,
+    find_crossings,
+    may_overlap,
+    read_partition,
+    require_one_kind,
+)
+from rankplug.dask.worker import (
+    Call,
+    Message,
+    Opening,
+    PartialSum,
+    add,
+    make_partition_shards,
+)
 from rankplug.exceptions import DataError
 from rankplug.objectives import Hinge, SmoothedHinge, SquaredHinge
-from rankplug.shards import Shard, open_shards, pair_weights
-from rankplug.shards.reductions import pair_totals
+from rankplug.shards import (
+    Shard,
+    ShardState,
+    open_shards,
+    pair_totals,
+    pair_weights,
+    state_after,
+)
 
 N_FEATURES = 5
 
@@ -107,17 +126,17 @@ def assert_close(found, expected):
 @pytest.mark.parametrize("seed", range(9))
 def test_a_new_shard_goes_on_where_another_was(seed):
     data = made(seed)
-    shard, state = a_shard(data), None
+    shard, state = a_shard(data), ShardState()
     for operation, arguments in script(seed):
         call = Call.of(operation, arguments)
-        if state is not None:
+        if state.evaluate is not None:
             other = a_shard(data)
             other.restore(state)
             copy = pickle.loads(pickle.dumps(call))
             assert_close(copy(other), call(shard))
         else:
             call(shard)
-        state = follow(state, call)
+        state = state_after(operation, state, call.arguments)
     assert all(len(v) == N_FEATURES for v in (state.w, state.direction) if v is not None)
 
 
@@ -129,7 +148,7 @@ def test_calls_do_not_change_with_the_arrays_of_the_caller():
     assert call.nbytes == 24
 
 
-# ---- cells ----
+# ---- the shards of a partition, on its worker ----
 
 OPENING = Opening("sum", None, n_threads=1)
 
@@ -138,57 +157,57 @@ def message(step, operation, *arguments, queued=(), state=None):
     return Message(step, tuple(queued), Call.of(operation, arguments), state)
 
 
-def test_a_cell_goes_from_step_to_step_and_can_repeat_the_last_one():
+def test_a_partition_goes_from_step_to_step_and_can_repeat_the_last_one():
     data = made()
-    cell, shard = open_cell(data, OPENING), a_shard(data)
+    held, shard = make_partition_shards(data, OPENING), a_shard(data)
     rule, v = RULES[0], np.ones(N_FEATURES)
-    first = cell.work(data, message(1, Shard.move_to, v, rule))
-    assert first == Part(shard.move_to(v, rule))
+    first = held.work(data, message(1, Shard.move_to, v, rule))
+    assert first == PartialSum(shard.move_to(v, rule))
     shard.laplacian(v)
-    assert cell.work(data, message(2, Shard.laplacian, v)).n_lost == 0
+    assert held.work(data, message(2, Shard.laplacian, v)).n_lost == 0
     queued = [Call(Shard.start_direction), Call(Shard.extend_direction, (0.5,))]
     along = message(3, Shard.loss_along, 1.0, rule, queued=queued)
     expected = shard.move_to(1.5 * v, rule)
     for _ in range(3):
-        assert cell.work(data, along).value == pytest.approx(expected, rel=1e-12)
+        assert held.work(data, along).value == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_cell_that_has_missed_a_step_says_so_until_it_is_told_the_state():
+def test_a_partition_that_has_missed_a_step_says_so_until_it_is_told_the_state():
     data = made()
     rule, v = RULES[0], np.ones(N_FEATURES)
-    state = follow(None, Call(Shard.move_to, (v, rule)))
-    cell = pickle.loads(pickle.dumps(open_cell(data, OPENING)))
+    state = state_after(Shard.move_to, ShardState(), (v, rule))
+    held = pickle.loads(pickle.dumps(make_partition_shards(data, OPENING)))
     asked = message(7, Shard.gradient)
-    assert cell.work(data, asked) == Part(None, n_lost=1)
+    assert held.work(data, asked) == PartialSum(None, n_lost=1)
     told = message(7, Shard.gradient, state=state)
     shard = a_shard(data)
     shard.move_to(v, rule)
-    assert cell.work(data, told).value == pytest.approx(shard.gradient(), rel=1e-12)
-    assert cell.work(data, message(8, Shard.gradient)).n_lost == 0
+    assert held.work(data, told).value == pytest.approx(shard.gradient(), rel=1e-12)
+    assert held.work(data, message(8, Shard.gradient)).n_lost == 0
 
 
-def test_a_cell_that_failed_is_restored():
+def test_a_partition_that_failed_is_restored():
     data = made()
     rule, v = RULES[0], np.ones(N_FEATURES)
-    cell = open_cell(data, OPENING)
-    cell.work(data, message(1, Shard.move_to, v, rule))
+    held = make_partition_shards(data, OPENING)
+    held.work(data, message(1, Shard.move_to, v, rule))
     wrong = message(2, Shard.gradient, queued=[Call(Shard.aim_at, ("nonsense",))])
     with pytest.raises(TypeError):
-        cell.work(data, wrong)
-    assert cell.work(data, message(2, Shard.gradient)).n_lost == 1
+        held.work(data, wrong)
+    assert held.work(data, message(2, Shard.gradient)).n_lost == 1
 
 
-def test_a_moved_cell_leaves_its_shards_behind():
+def test_a_moved_partition_leaves_its_shards_behind():
     data = made(n=5000, n_queries=50)
-    cell = open_cell(data, OPENING)
-    cell.work(data, message(1, Shard.move_to, None, RULES[0]))
-    assert len(pickle.dumps(cell)) < 1000
-    assert cell.__sizeof__() > 8 * data.n_samples
+    held = make_partition_shards(data, OPENING)
+    held.work(data, message(1, Shard.move_to, None, RULES[0]))
+    assert len(pickle.dumps(held)) < 1000
+    assert held.__sizeof__() > 8 * data.n_samples
 
 
 def test_parts_add_up_in_order_and_pass_on_what_is_lost():
-    assert add([Part(1.0), Part(2.0), Part(3.5)]) == Part(6.5)
-    assert add([Part(1.0), Part(None, 1), Part(None, 2)]) == Part(None, 3)
+    assert add([PartialSum(1.0), PartialSum(2.0), PartialSum(3.5)]) == PartialSum(6.5)
+    assert add([PartialSum(1.0), PartialSum(None, 1), PartialSum(None, 2)]) == PartialSum(None, 3)
 
 
 # ---- weights of the pairs of a part ----

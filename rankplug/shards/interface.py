@@ -1,0 +1,107 @@
+"""Interfaces of work over shards: the shards of a data set, and data that only their shards know.
+
+Whoever holds one of these need not know where the rows are: in this process, mapped from a file,
+or on the workers of a cluster.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from rankplug.shards.reductions import Reduction
+
+__all__ = ["RemoteRankingData", "Shards"]
+
+T = TypeVar("T")
+
+_SAMPLE_ROWS = 5000
+"""Rows that always go into the sample: fewer cost next to nothing."""
+_SAMPLE_ROWS_PER_COLUMN = 150
+"""More than rows a column are enough: a sample with fewer rows than columns is singular."""
+_LARGEST_SAMPLE = 0.5
+"""Share of the rows: on ClueWeb09 half of them save 7 of the 20 passes that a tenth takes."""
+
+
+class Shards(ABC):
+    """The shards of a data set, wherever they are, and somebody to work on them.
+
+    All work is an operation: a method of `Shard` and its arguments, which are the same for every
+    shard. So shards may live in other processes, as long as operations can be sent to them.
+
+    Attributes
+    ----------
+    n_columns : int
+        Length of a weight vector.
+    n_rows : int
+        Rows of all shards.
+    passes_per_product : int
+        Reads of the features that a Hessian product takes: 1 where they are fused.
+    has_gram : bool
+        Whether the Hessian can be estimated as a matrix.
+    far : bool
+        Whether each question costs so much time that an answer not needed costs less.
+    """
+
+    n_columns: int
+    n_rows: int
+    passes_per_product: int
+    has_gram: bool
+    far: bool
+
+    @abstractmethod
+    def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
+        """Do something to every shard."""
+
+    @abstractmethod
+    def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
+        """Sum of what an operation returns, always added in the order of the shards."""
+
+    @property
+    def sample_fraction(self) -> float:
+        """The fraction of the rows that estimates a Hessian well."""
+        n_rows = self.n_rows
+        per_column = _SAMPLE_ROWS_PER_COLUMN * self.n_columns
+        enough = max(_SAMPLE_ROWS, min(_LARGEST_SAMPLE * n_rows, per_column))
+        return min(1.0, enough / n_rows)
+
+
+class RemoteRankingData(ABC):
+    """Query-document data that are somewhere else, such as on the workers of a cluster.
+
+    Solvers that work over shards (`SolverTags.distributed`) take them in place of `RankingData`.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_queries : int
+        Of all rows, wherever they are.
+    feature_names : tuple of str or None
+    n_labels : None
+        Rows themselves are ranked.
+    """
+
+    n_labels: None = None
+    n_samples: int
+    n_features: int
+    n_queries: int
+    feature_names: tuple[str, ...] | None
+
+    @abstractmethod
+    def require_pairs(self) -> None:
+        """Raise `DataError` if no query of positive weight has two rows of different relevance."""
+
+    @abstractmethod
+    def largest_squared_norm(self) -> float:
+        """``max_i |x_i|^2``; 1 if all features are 0."""
+
+    @abstractmethod
+    def suitable_solvers(self) -> list[str]:
+        """Names of the registered solvers that take such data."""
+
+    @abstractmethod
+    def open_pairs(
+        self, reduction: Reduction, n_threads: int | None
+    ) -> AbstractContextManager[Shards]:
+        """The shards, each pair with its weight; see `rankplug.objectives.open_pairs`."""
