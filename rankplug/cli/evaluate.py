@@ -12,7 +12,7 @@ from rankplug.cli.models import add_model_arguments, open_model
 from rankplug.cli.parsers import command_parser
 
 if TYPE_CHECKING:
-    from rankplug.mlflow.evaluation import Evaluation
+    from rankplug.metrics import Summary, SummarySettings
     from rankplug.models import Model
 
 __all__ = ["add"]
@@ -64,23 +64,22 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _evaluate(args: argparse.Namespace) -> int:
     model = open_model(args)
-    evaluation = (
-        _of_ranking(model, args) if model.n_labels is None else _of_label_ranking(model, args)
-    )
+    summary = _of_ranking(model, args) if model.n_labels is None else _of_label_ranking(model, args)
     if run_id := os.environ.get("MLFLOW_RUN_ID"):
         from mlflow import MlflowClient
 
-        evaluation.log(MlflowClient(), run_id)
-    print(json.dumps(evaluation.intervals, indent=2) if args.json else _table(evaluation))
+        from rankplug.mlflow.evaluator import log_summary
+
+        log_summary(summary, MlflowClient(), run_id)
+    print(json.dumps(summary.intervals, indent=2) if args.json else _table(summary))
     return 0
 
 
-def _of_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
+def _of_ranking(model: Model, args: argparse.Namespace) -> Summary:
     from rankplug.exceptions import ParameterError
     from rankplug.io import read_data
     from rankplug.io.files import InputFile
-    from rankplug.mlflow.evaluated import RankedRows
-    from rankplug.mlflow.evaluation import DEFAULT_METRICS, evaluate_ranking
+    from rankplug.metrics import DEFAULT_METRICS, RankedRows, summarize_ranking
     from rankplug.models import predict_data
 
     if len(args.label or ()) > 1:
@@ -94,18 +93,18 @@ def _of_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
     else:
         data = read_data(args.data, features=model.feature_names, label=label, qid=args.qid)
     rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
-    return evaluate_ranking(rows, settings)
+    return summarize_ranking(rows, settings)
 
 
-def _of_label_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
+def _of_label_ranking(model: Model, args: argparse.Namespace) -> Summary:
     import numpy as np
     from scipy import sparse
 
     from rankplug.data import LabelRankingData
     from rankplug.io import read_label_data
-    from rankplug.mlflow.evaluation import evaluate_label_ranking
+    from rankplug.metrics import DEFAULT_LABEL_METRICS, summarize_label_ranking
 
-    settings = _settings(args, ("kendall_tau", "top1_error"))
+    settings = _settings(args, DEFAULT_LABEL_METRICS)
     n_labels = model.n_labels or 0
     labels = getattr(model, "labels", None)
     known = LabelRankingData(
@@ -116,13 +115,13 @@ def _of_label_ranking(model: Model, args: argparse.Namespace) -> Evaluation:
     )
     columns = args.label[0] if args.label and len(args.label) == 1 else args.label
     data = read_label_data(args.data, labels=columns, like=known)
-    return evaluate_label_ranking(data.relevance, model.predict(data.X), settings)
+    return summarize_label_ranking(data.relevance, model.predict(data.X), settings)
 
 
-def _settings(args: argparse.Namespace, default: tuple[str, ...]) -> Any:
-    from rankplug.mlflow.evaluation import Settings
+def _settings(args: argparse.Namespace, default: tuple[str, ...]) -> SummarySettings:
+    from rankplug.metrics import SummarySettings
 
-    return Settings.of({"metrics": _names(args.metric) or default, "level": args.level})
+    return SummarySettings.of({"metrics": _names(args.metric) or default, "level": args.level})
 
 
 def _names(texts: list[str]) -> list[str]:
@@ -134,15 +133,15 @@ def _names(texts: list[str]) -> list[str]:
     ]
 
 
-def _table(evaluation: Evaluation) -> str:
+def _table(summary: Summary) -> str:
     from rankplug.report import text_table
 
-    level = f"{100 * evaluation.settings.level:g} %"
+    level = f"{100 * summary.settings.level:g} %"
     rows = [
         [name, *(_number(one[key]) for key in ("value", "low", "high")), str(one["n_queries"])]
-        for name, one in evaluation.intervals.items()
+        for name, one in summary.intervals.items()
     ]
-    counted = "queries" if "qid" in evaluation.per_query else "rows"
+    counted = "queries" if "qid" in summary.per_query else "rows"
     return text_table(["metric", "mean", f"{level} from", "to", counted], rows, "<>>>>")
 
 

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankplug.exceptions import DataError, ParameterError, RankplugError
+from rankplug.metrics import weighted_mean
 from rankplug.models import Model
 from rankplug.solver import Data, Solver, SolverResult, make_solver
 
@@ -118,11 +119,10 @@ def mean_of_defined(
     values: NDArray[np.float64], weight: NDArray[np.float64] | None, what: str
 ) -> float:
     """The mean of the values that are defined."""
-    defined = ~np.isnan(values)
     weights = np.ones(len(values)) if weight is None else weight
     if np.any(weights < 0):
         raise DataError(f"sample_weight is negative at row {np.flatnonzero(weights < 0)[0]}")
-    total = weights[defined].sum()
-    if not total > 0:
+    mean = weighted_mean(values, weights)
+    if np.isnan(mean):
         raise DataError(f"the score is undefined: no {what}, or only where sample_weight is zero")
-    return float(values[defined] @ weights[defined] / total)
+    return mean

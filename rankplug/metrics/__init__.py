@@ -38,28 +38,61 @@ of the mean), 0 or 1.
 from rankplug.metrics.base import Metric
 from rankplug.metrics.binary import Auc, AveragePrecision, PosAtTop, Precision
 from rankplug.metrics.cascade import ExpectedReciprocalRank, ReciprocalRank
-from rankplug.metrics.evaluation import evaluate, evaluate_labels, per_instance, per_query
+from rankplug.metrics.evaluation import (
+    Measured,
+    confidence_interval,
+    confidence_intervals,
+    evaluate,
+    evaluate_labels,
+    measure_instances,
+    measure_queries,
+    per_instance,
+    per_query,
+    weighted_mean,
+)
 from rankplug.metrics.gain import MeanNdcg, Ndcg
 from rankplug.metrics.names import METRICS, parse_metric
 from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
+from rankplug.metrics.summary import (
+    DEFAULT_LABEL_METRICS,
+    DEFAULT_METRICS,
+    RankedRows,
+    Summary,
+    SummarySettings,
+    summarize_label_ranking,
+    summarize_ranking,
+)
 
 __all__ = [
+    "DEFAULT_LABEL_METRICS",
+    "DEFAULT_METRICS",
     "METRICS",
     "Auc",
     "AveragePrecision",
     "ExpectedReciprocalRank",
     "KendallTau",
     "MeanNdcg",
+    "Measured",
     "Metric",
     "Ndcg",
     "PairwiseAccuracy",
     "PosAtTop",
     "Precision",
+    "RankedRows",
     "ReciprocalRank",
+    "Summary",
+    "SummarySettings",
     "TopOneError",
+    "confidence_interval",
+    "confidence_intervals",
     "evaluate",
     "evaluate_labels",
+    "measure_instances",
+    "measure_queries",
     "parse_metric",
     "per_instance",
     "per_query",
+    "summarize_label_ranking",
+    "summarize_ranking",
+    "weighted_mean",
 ]

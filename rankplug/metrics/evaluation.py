@@ -1,8 +1,8 @@
-"""From labels and scores to values per query and their means."""
+"""Evaluation: from labels and scores to values per query, their means and confidence intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,9 +13,12 @@ from rankplug.exceptions import DataError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import split_into_blocks
 from rankplug.metrics.names import parse_metric
+from rankplug.parameters import Integer, Real, check_parameters
 
 __all__ = [
     "Measured",
+    "confidence_interval",
+    "confidence_intervals",
     "evaluate",
     "evaluate_labels",
     "measure_data",
@@ -23,9 +26,13 @@ __all__ = [
     "measure_queries",
     "per_instance",
     "per_query",
+    "weighted_mean",
 ]
 
 Metrics: TypeAlias = str | Metric | Iterable[str | Metric]
+
+_INTERVAL = {"level": Real(0, 1), "n_resamples": Integer(1), "seed": Integer(0)}
+_CELLS = 1 << 22  # numbers of a batch of resamples: 32 MB
 
 
 class Measured(NamedTuple):
@@ -39,9 +46,14 @@ class Measured(NamedTuple):
 
     def mean(self) -> float:
         """The weighted mean of the values that are defined, NaN if none is."""
-        defined = ~np.isnan(self.values)
-        total = self.weights[defined].sum()
-        return float(self.values[defined] @ self.weights[defined] / total) if total else np.nan
+        return weighted_mean(self.values, self.weights)
+
+
+def weighted_mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """The mean of the values that are defined (not NaN); NaN if these weigh nothing."""
+    defined = ~np.isnan(values)
+    total = weights[defined].sum()
+    return float(values[defined] @ weights[defined] / total) if total else np.nan
 
 
 def per_query(
@@ -131,6 +143,92 @@ def evaluate_labels(relevance: ArrayLike, scores: ArrayLike, metrics: Metrics) -
     """
     measured = measure_instances(relevance, scores, metrics)
     return {name: result.mean() for name, result in measured.items()}
+
+
+def confidence_interval(
+    measured: Measured, *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """The interval of one metric's mean; see `confidence_intervals`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> confidence_interval(Measured(np.full(9, 0.25), np.ones(9)))
+    (0.25, 0.25)
+    """
+    ((low, high),) = confidence_intervals(
+        [measured], level=level, n_resamples=n_resamples, seed=seed
+    )
+    return float(low), float(high)
+
+
+def confidence_intervals(
+    measured: Sequence[Measured], *, level: float = 0.95, n_resamples: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Percentile bootstrap intervals of the means of metrics.
+
+    Whole queries are drawn with replacement, each with its weight, since documents of a query
+    are not independent of each other [1]_. Metrics that are defined for the same queries share
+    the draws.
+
+    Parameters
+    ----------
+    measured : sequence of Measured
+        What `measure_queries` or `measure_instances` found for each metric.
+    level : float in (0, 1)
+    n_resamples : int
+    seed : int
+        The same seed gives the same intervals.
+
+    Returns
+    -------
+    float64 ndarray of shape (n_metrics, 2)
+        Low and high; NaN where the metric is defined for fewer than two queries.
+
+    Raises
+    ------
+    ParameterError
+        If an argument has a value it cannot have.
+
+    References
+    ----------
+    .. [1] Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+    """
+    arguments = {"level": level, "n_resamples": n_resamples, "seed": seed}
+    check_parameters("confidence interval", _INTERVAL, arguments)
+    tail = (1 - level) / 2
+    intervals = np.full((len(measured), 2), np.nan)
+    counted = [~np.isnan(one.values) & (one.weights > 0) for one in measured]
+    together: dict[bytes, list[int]] = {}
+    for number, queries in enumerate(counted):
+        if np.count_nonzero(queries) > 1:
+            together.setdefault(queries.tobytes(), []).append(number)
+    for numbers in together.values():
+        queries = counted[numbers[0]]
+        values = np.stack([measured[i].values[queries] for i in numbers], axis=1)
+        weights = np.stack([measured[i].weights[queries] for i in numbers], axis=1)
+        means = _resampled_means(values, weights, n_resamples, seed)
+        intervals[numbers] = np.quantile(means, [tail, 1 - tail], axis=0).T
+        # The mean of equal values is that value, without errors of rounding.
+        constant = np.all(values == values[0], axis=0)
+        intervals[np.asarray(numbers)[constant]] = values[0, constant, np.newaxis]
+    return intervals
+
+
+def _resampled_means(
+    values: NDArray[np.float64], weights: NDArray[np.float64], n_resamples: int, seed: int
+) -> NDArray[np.float64]:
+    """Weighted means of each column in resamples of the rows, (n_resamples, n_columns)."""
+    n = len(values)
+    rng = np.random.default_rng(seed)
+    batch = max(1, _CELLS // n)
+    means = np.empty((n_resamples, values.shape[1]))
+    for start in range(0, n_resamples, batch):
+        rows = min(batch, n_resamples - start)
+        cells = rng.integers(0, n, (rows, n)) + n * np.arange(rows)[:, np.newaxis]
+        drawn = np.bincount(cells.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+        means[start : start + rows] = (drawn @ (values * weights)) / (drawn @ weights)
+    return means
 
 
 def measure_queries(

@@ -12,7 +12,7 @@ from rankplug.system.lazy import loader
 
 _HOME = {
     "FLAVOR_NAME": "flavor",
-    "PARAMS": "signature",
+    "PARAMS": "pyfunc",
     "_load_pyfunc": "flavor",
     "autolog": "autologging",
     "get_default_conda_env": "flavor",
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         log_model,
         save_model,
     )
-    from rankplug.mlflow.signature import PARAMS
+    from rankplug.mlflow.pyfunc import PARAMS
 
 
 __getattr__ = loader(__name__, _HOME)

@@ -8,20 +8,44 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import mlflow
+import numpy as np
+from mlflow import MlflowClient
+from mlflow.entities import DatasetInput, Run
+from mlflow.exceptions import MlflowException
+from mlflow.tracking.context.registry import resolve_tags
 from packaging.specifiers import SpecifierSet
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 
+from rankplug.data import RankingData
 from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
+from rankplug.exceptions import DataError
+from rankplug.metrics import (
+    DEFAULT_LABEL_METRICS,
+    DEFAULT_METRICS,
+    evaluate,
+    evaluate_labels,
+    parse_metric,
+)
 from rankplug.mlflow import _private
-from rankplug.mlflow.flavor import FLAVOR_NAME
-from rankplug.mlflow.trainings import Training, TrainingLog
+from rankplug.mlflow.flavor import FLAVOR_NAME, log_model
+from rankplug.mlflow.run import (
+    TrackedRun,
+    describe_input,
+    final_metrics,
+    history_metrics,
+    result_values,
+    score_metrics,
+)
+from rankplug.mlflow.store import LogGuard, Store
 from rankplug.solver import Data, Solver
 
 __all__ = ["autolog"]
@@ -29,6 +53,7 @@ __all__ = ["autolog"]
 _log = logging.getLogger(__name__)
 
 _TESTED_MLFLOW = SpecifierSet(">=3.10,<4")
+_EXAMPLE_ROWS = 5  # as many as MLflow keeps of scikit-learn's models
 
 
 @_private.autologging_integration(FLAVOR_NAME)  # type: ignore[untyped-decorator]
@@ -89,11 +114,114 @@ def autolog(
     _wrap(SolverEstimator, "_train", _watched_train)
 
 
+@dataclass
+class Training:
+    """What is known of a training that goes on: of the last one, in a search.
+
+    `features` are those of the outermost ``fit``, before a pipeline transforms them.
+    """
+
+    features: Any
+    started: float = field(default_factory=time.time)
+    estimator: SolverEstimator | None = None
+    solver: Solver | None = None
+    data: Data | None = None
+    valid: Data | None = None
+    interrupted: bool = False
+
+
+class TrainingLog:
+    """Writes a training to an MLflow run, in steps that do not need each other.
+
+    Parameters
+    ----------
+    run : mlflow.entities.Run
+        The active run.
+    training : Training
+    """
+
+    def __init__(self, run: Run, training: Training) -> None:
+        store = Store(MlflowClient(), mlflow.get_tracking_uri(), run.info.experiment_id)
+        self._run = TrackedRun(store, run.info.run_id)
+        self._training = training
+        self._valid: DatasetInput | None = None
+        self._model_id: str | None = None
+
+    def log_params(self) -> None:
+        """Log the parameters, as far as the training has come to them."""
+        training = self._training
+        if training.solver is None or training.estimator is None:
+            return
+        params = {"solver": training.solver.name, **training.solver.get_params(deep=False)}
+        self._run.log(params={**params, "random_state": training.estimator.random_state})
+
+    def steps(self, fitted: Any) -> Iterator[Callable[[], None]]:
+        """What is left to log; `fitted` is a ranker, or a pipeline or search of one."""
+        if hasattr(fitted, "cv_results_"):
+            yield partial(self._log_search, fitted)
+            if not hasattr(fitted, "best_estimator_"):  # it was not refitted
+                return
+            fitted = fitted.best_estimator_
+        if _setting("log_datasets"):
+            yield self._log_datasets
+        if _setting("log_models"):
+            yield partial(self._log_model, fitted)
+        yield self._log_metrics
+
+    def _log_search(self, search: Any) -> None:
+        client, run_id = self._run.store.client, self._run.run_id
+        self._run.log(params={f"best_{key}": value for key, value in search.best_params_.items()})
+        client.log_metric(run_id, "best_cv_score", float(search.best_score_))
+        columns = {key: list(map(_to_plain, values)) for key, values in search.cv_results_.items()}
+        client.log_table(run_id, columns, "cv_results.json")
+
+    def _log_datasets(self) -> None:
+        inputs = []
+        if self._training.data is not None:
+            inputs.append(_describe("train", self._training.data, "training"))
+        if self._training.valid is not None:
+            self._valid = _describe("valid", self._training.valid, "validation")
+            inputs.append(self._valid)
+        try:
+            self._run.log_inputs(inputs)
+        except MlflowException:
+            # Another thread or process has just added the same data set: now it is there.
+            self._run.log_inputs(inputs)
+
+    def _log_model(self, fitted: Any) -> None:
+        features = self._training.features
+        info = log_model(
+            fitted,
+            name="model",
+            signature=None if _setting("log_model_signatures") else False,
+            input_example=features[:_EXAMPLE_ROWS] if _setting("log_input_examples") else None,
+            registered_model_name=_setting("registered_model_name"),
+        )
+        self._model_id = info.model_id
+
+    def _log_metrics(self) -> None:
+        training = self._training
+        if training.estimator is None:
+            return
+        result = training.estimator.result_
+        known = {**result_values(result), "train_seconds": result.seconds}
+        metrics = history_metrics(result.history, training.started)
+        metrics += final_metrics(known, result.n_iter)
+        if training.valid is not None:
+            values = _evaluate(training.estimator.model_.predict(training.valid.X), training.valid)
+            metrics += score_metrics("valid", values, self._valid, self._model_id)
+        self._run.log(metrics=metrics)
+
+
 _current: ContextVar[Training | None] = ContextVar("rankplug_training", default=None)
 
 
 def _wrap(destination: type, name: str, wrapper: Callable[..., Any]) -> None:
-    """Put a wrapper around a method, once and for all: it asks each time what is to be logged."""
+    """Put a wrapper around a method, once and for all: it asks each time what is to be logged.
+
+    MLflow's own `safe_patch` has one session for all threads: when a fit fails in one, those of
+    the others would not be logged.
+    """
     original = getattr(destination, name)
     if getattr(original, "_rankplug_autolog", False):
         return
@@ -110,17 +238,18 @@ def _logged_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwar
     if _current.get() is not None or not _is_ranker(estimator) or not _is_wanted():
         return original(*args, **kwargs)
     training = Training(features=args[0] if args else kwargs.get("X"))
+    guard = LogGuard(_warn)
     token = _current.set(training)
     try:
-        with _loudness(), _run_for_fit(training) as run_id:
-            log = None if run_id is None else TrainingLog(run_id, training, _setting)
+        with _loudness(), _run_for_fit(training, guard) as run:
+            log = None if run is None else TrainingLog(run, training)
             try:
                 fitted = original(*args, **kwargs)
             finally:
                 if log is not None:
-                    _attempt(log.params)
+                    guard.attempt(log.log_params)
             for step in () if log is None else log.steps(fitted):
-                _attempt(step)
+                guard.attempt(step)
             return fitted
     finally:
         _current.reset(token)
@@ -177,21 +306,21 @@ _used_runs: set[str] = set()
 
 
 @contextmanager
-def _run_for_fit(training: Training) -> Iterator[str | None]:
-    """The id of the run to log to, None if there can be none; it fails if the block fails."""
+def _run_for_fit(training: Training, guard: LogGuard) -> Iterator[Run | None]:
+    """The run to log to, None if there can be none; it fails if the block fails."""
     active = mlflow.active_run()
     if active is not None and active.info.run_id not in _used_runs:
         _used_runs.add(active.info.run_id)
-        yield active.info.run_id
+        yield active
         return
     tags = {**(_setting("extra_tags") or {}), "mlflow.autologging": FLAVOR_NAME}
-    run = _attempt(mlflow.start_run, nested=active is not None, tags=tags)
+    run = guard.attempt(mlflow.start_run, nested=active is not None, tags=tags)
     if run is None:
         yield None
         return
     with run:
         try:
-            yield run.info.run_id
+            yield run
         except KeyboardInterrupt:
             mlflow.end_run("KILLED")
             raise
@@ -199,11 +328,37 @@ def _run_for_fit(training: Training) -> Iterator[str | None]:
             mlflow.end_run("KILLED")
 
 
-def _attempt(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Do it; if MLflow cannot, training goes on all the same."""
-    try:
-        return step(*args, **kwargs)
-    except Exception as error:
-        if not _setting("silent"):
-            _log.warning("autologging is incomplete: %s: %s", type(error).__name__, error)
-        return None
+def _warn(trouble: str) -> None:
+    if not _setting("silent"):
+        _log.warning("autologging is incomplete: %s", trouble)
+
+
+def _describe(name: str, data: Data, context: str) -> DatasetInput:
+    return describe_input(name, data, context, "code", {"tags": resolve_tags()})
+
+
+def _to_plain(value: Any) -> Any:
+    """A value of a search's results as a table can hold it."""
+    if isinstance(value, int | float):
+        return value
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _evaluate(scores: Any, data: Data) -> dict[str, float]:
+    """The usual metrics, but those that have no meaning for such relevance."""
+    if isinstance(data, RankingData):
+        names = _select_metrics(DEFAULT_METRICS, data)
+        return evaluate(data.relevance, scores, data.qid, names)
+    return evaluate_labels(data.relevance, scores, _select_metrics(DEFAULT_LABEL_METRICS, data))
+
+
+def _select_metrics(names: Iterable[str], data: Data) -> list[str]:
+    known = data.relevance[~np.isnan(data.relevance)]
+    suitable = []
+    for name in names:
+        try:
+            parse_metric(name).check(known)
+        except DataError:
+            continue
+        suitable.append(name)
+    return suitable

@@ -1,31 +1,38 @@
-"""What a run depends on, as tags, and how to repeat a run from its own artifacts."""
+"""Provenance of runs: tags of data, code and machine, and runs repeated from their artifacts."""
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Run
 from mlflow.exceptions import MlflowException
+from threadpoolctl import threadpool_info
 
+from rankplug import __version__
 from rankplug.exceptions import RecipeError
-from rankplug.mlflow.environment import environment_facts
 from rankplug.mlflow.store import environment_defaults, first_line, opening
 from rankplug.recipe import Recipe
 from rankplug.recipe.loader import load_recipe
 from rankplug.runner import Observer, data_digest
 from rankplug.runner.splits import Splits
+from rankplug.system.cores import available_cores
 
-__all__ = ["Repetition", "provenance_tags"]
+__all__ = ["Repetition", "environment_facts", "provenance_tags"]
 
 _NO_PROGRESS_BAR = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 _DIGEST = "rankplug.digest."
 _SCHEME = "runs:/"
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "xgboost", "mlflow")
+_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
 def provenance_tags(recipe: Recipe, inputs: Mapping[str, DatasetInput]) -> dict[str, str]:
@@ -39,6 +46,22 @@ def provenance_tags(recipe: Recipe, inputs: Mapping[str, DatasetInput]) -> dict[
     tags |= {_DIGEST + split: one.dataset.digest for split, one in inputs.items()}
     commit = _git_commit(Path.cwd())
     return tags if commit is None else {**tags, "rankplug.git_commit": commit}
+
+
+def environment_facts() -> dict[str, str]:
+    """Versions, platform, processors and thread settings, by name."""
+    facts = {
+        "python": platform.python_version(),
+        "rankplug": __version__,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": str(os.cpu_count()),
+        "cpus_usable": str(available_cores()),
+        "cpu": _cpu(),
+        "blas_threads": str(_blas_threads()),
+    }
+    facts |= {name: _installed(name) for name in _PACKAGES}
+    return facts | {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 @dataclass(frozen=True)
@@ -137,3 +160,26 @@ def _git_commit(folder: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
+
+
+def _cpu() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or "unknown")
+
+
+def _blas_threads() -> int:
+    """Threads of the linear algebra that NumPy and SciPy call, 1 if it has none of its own."""
+    pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return max(pools, default=1)
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,21 +1,31 @@
-"""MLflow's scoring server, made to answer every bad request with 4xx and a reason."""
+"""Guards for MLflow's scoring server: bad requests get 4xx and a reason, large ones are refused."""
 
 from __future__ import annotations
 
 import functools
 import json
+import math
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
 
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
 
-from rankplug.exceptions import nearest
-from rankplug.mlflow.request_limit import RequestLimit, largest_request
+from rankplug.exceptions import ParameterError, nearest
 
-__all__ = ["guard_scoring_server"]
+__all__ = ["MAX_REQUEST_MB", "guard_scoring_server"]
 
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+MAX_REQUEST_MB = "RANKPLUG_MAX_REQUEST_MB"
+"""The environment variable that sets the limit, in megabytes of 10^6 bytes."""
+
+# A thousand rows of 700 features are about 10 MB of JSON, which MLflow holds several times over.
+_DEFAULT_MB = "100"
 _SERVER = "mlflow.pyfunc.scoring_server"
 
 
@@ -32,11 +42,11 @@ def guard_scoring_server() -> None:
         return
     server: Any = sys.modules[_SERVER]
     if not hasattr(server.invocations, "__wrapped__"):
-        server.invocations = _guarded(server.invocations, server)
-        server.init = limited(server.init)
+        server.invocations = _guard(server.invocations, server)
+        server.init = limit_requests(server.init)
 
 
-def limited(init: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def limit_requests(init: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """MLflow's maker of the application, which it calls when the model is loaded, with a limit."""
 
     @functools.wraps(init)
@@ -48,7 +58,7 @@ def limited(init: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return make
 
 
-def _guarded(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
+def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
     @functools.wraps(invocations)
     def checked(data: Any, content_type: str | None, model: Any, input_schema: Any) -> Any:
         known = ", ".join(server.CONTENT_TYPES)
@@ -89,3 +99,72 @@ def _json_object(data: bytes, known: set[str]) -> dict[str, Any]:
 
 def _bad_request(reason: str) -> MlflowException:
     return MlflowException(f"Invalid input: {reason}", error_code=BAD_REQUEST)
+
+
+def largest_request() -> int:
+    """Bytes that the body of a request may have.
+
+    Raises
+    ------
+    ParameterError
+        If the environment variable is no number above 0.
+    """
+    text = os.environ.get(MAX_REQUEST_MB, _DEFAULT_MB)
+    try:
+        most = float(text)
+    except ValueError:
+        most = 0.0
+    if not 0 < most < math.inf:
+        raise ParameterError(f"{MAX_REQUEST_MB}={text!r} must be a number of megabytes above 0")
+    return int(most * 10**6)
+
+
+class RequestLimit:
+    """ASGI middleware that answers requests with a longer body by 413, without reading it all.
+
+    Parameters
+    ----------
+    app : ASGI application
+    most : int
+        Bytes that a body may have.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], most: int) -> None:
+        self.app = app
+        self.most = most
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on with its body in one piece, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self.most:
+            await self._refuse(send)
+            return
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self.most:
+                await self._refuse(send)
+                return
+        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replay() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self.app(scope, replay, send)
+
+    async def _refuse(self, send: Send) -> None:
+        text = (
+            f"Invalid input: the request is longer than {self.most:,} bytes: send fewer rows at a "
+            f"time, or start the server with a larger {MAX_REQUEST_MB}."
+        ).encode()
+        headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": text})

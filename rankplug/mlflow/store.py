@@ -1,14 +1,16 @@
-"""Where runs are tracked: the tracking server or database, and the experiment in it."""
+"""Tracking stores: the server or database, the experiment in it, and what to do in trouble."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from mlflow import MlflowClient
@@ -18,15 +20,18 @@ from mlflow.exceptions import MlflowException
 from rankplug.exceptions import RankplugError
 
 __all__ = [
+    "LogGuard",
     "Store",
     "TrackingError",
     "connect",
     "environment_defaults",
     "first_line",
-    "impatient",
     "opening",
     "resolve_tracking_uri",
+    "warn_incomplete",
 ]
+
+T = TypeVar("T")
 
 _EXPERIMENT = "rankplug"
 _SQLITE = "sqlite:///"
@@ -88,7 +93,7 @@ def opening(tracking_uri: str) -> Iterator[None]:
         If the store cannot be reached or written to, or has no such run or experiment.
     """
     try:
-        with impatient(), _quiet():
+        with _short_timeouts(), _quiet():
             yield
     except TrackingError:
         raise
@@ -151,7 +156,7 @@ def _check_database(file: Path) -> None:
         connection.execute("PRAGMA schema_version")
 
 
-def impatient() -> AbstractContextManager[None]:
+def _short_timeouts() -> AbstractContextManager[None]:
     """Give up on a server within seconds; MLflow's default is minutes."""
     return environment_defaults(
         MLFLOW_HTTP_REQUEST_MAX_RETRIES="2", MLFLOW_HTTP_REQUEST_TIMEOUT="20"
@@ -180,6 +185,43 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+class LogGuard:
+    """Keeps trouble with the log away from the work that is logged.
+
+    A step that fails is reported and skipped. After the first failure the steps that follow give
+    up on a server within seconds instead of minutes.
+
+    Parameters
+    ----------
+    report : callable
+        Is given the error, as ``"ConnectionError: server gone"``.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._in_trouble = False
+
+    def attempt(self, step: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
+        """Call `step`; None if it fails."""
+        try:
+            with _short_timeouts() if self._in_trouble else nullcontext():
+                return step(*args, **kwargs)
+        except Exception as error:
+            self._in_trouble = True
+            self._report(f"{type(error).__name__}: {first_line(error)}")
+            return None
+
+
+def warn_incomplete(run_id: str | None, tracking_uri: str, trouble: str, unaffected: str) -> None:
+    """Warn that a run's log is incomplete, and that the work it describes is not."""
+    warnings.warn(
+        f"the MLflow run {run_id} at {tracking_uri} is incomplete: {trouble} ({unaffected} is not "
+        "affected)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -21,17 +21,26 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Metric, Run
+from optuna import Study
+from optuna.trial import FrozenTrial
+from optuna.visualization import matplotlib as plots
 
 from rankplug.metrics import parse_metric
-from rankplug.mlflow.store import Store, connect, first_line, opening, resolve_tracking_uri
-from rankplug.mlflow.study_figures import study_figures
-from rankplug.mlflow.tracked_run import RunStatus, TrackedRun
+from rankplug.mlflow.run import RunStatus, TrackedRun
+from rankplug.mlflow.store import (
+    LogGuard,
+    Store,
+    connect,
+    opening,
+    resolve_tracking_uri,
+    warn_incomplete,
+)
 from rankplug.system.locks import locked_here
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult
 
@@ -53,6 +62,12 @@ _BEST = "rankplug.best"
 _N_TRIALS = "rankplug.n_trials"
 _MODEL = "rankplug.model_of_trial"
 
+_PLOTS: dict[str, Callable[..., Any]] = {
+    "history.png": plots.plot_optimization_history,
+    "importance.png": plots.plot_param_importances,
+    "slice.png": plots.plot_slice,
+}
+
 
 class MlflowTuneObserver(TuneObserver):
     """Logs a study to MLflow while it goes.
@@ -68,6 +83,8 @@ class MlflowTuneObserver(TuneObserver):
     tracking_uri : str, optional
     parent : TrackedRun, optional
         The run below which the study's is put; it says where.
+    guard : LogGuard, optional
+        Of the parent's log: then even a study that cannot be started there costs the log only.
     register_as : str, optional
         Registers the best model under that name, with the alias "champion", if the study refits
         it.
@@ -79,6 +96,7 @@ class MlflowTuneObserver(TuneObserver):
         tracking_uri: str | None = None,
         *,
         parent: TrackedRun | None = None,
+        guard: LogGuard | None = None,
         register_as: str | None = None,
     ) -> None:
         self.output = Path(output)
@@ -88,6 +106,8 @@ class MlflowTuneObserver(TuneObserver):
             else parent.store.tracking_uri
         )
         self._parent = parent
+        self._start_guard = guard
+        self._guard = LogGuard(self._warn)
         self._register_as = register_as
         self._log: _StudyLog | None = None
 
@@ -98,10 +118,10 @@ class MlflowTuneObserver(TuneObserver):
 
     def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
         """Start the study's run or go on with it, and log the trials that nobody has logged."""
-        with opening(self.tracking_uri), locked_here(info.id):
-            parent = self._parent or _project_run(connect(self.output, self.tracking_uri))
-            run = _study_run(info, parent)
-        self._log = _StudyLog(run, info)
+        if self._start_guard is None:
+            self._start(info)
+        else:
+            self._start_guard.attempt(self._start, info)
         self._attempt(lambda log: log.add_missing(earlier))
 
     def trial_finished(self, trial: TrialRecord) -> None:
@@ -116,19 +136,19 @@ class MlflowTuneObserver(TuneObserver):
         """End the run."""
         self._attempt(lambda log: log.abandon(error))
 
+    def _start(self, info: StudyInfo) -> None:
+        with opening(self.tracking_uri), locked_here(info.id):
+            parent = self._parent or _project_run(connect(self.output, self.tracking_uri))
+            run = _study_run(info, parent)
+        self._log = _StudyLog(run, info)
+
     def _attempt(self, step: Callable[[_StudyLog], None]) -> None:
         """Log something; trouble is a warning."""
-        if self._log is None:
-            return
-        try:
-            step(self._log)
-        except Exception as error:
-            warnings.warn(
-                f"the MLflow run {self.run_id} at {self.tracking_uri} is incomplete: "
-                f"{type(error).__name__}: {first_line(error)} (the study is not affected)",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        if self._log is not None:
+            self._guard.attempt(step, self._log)
+
+    def _warn(self, trouble: str) -> None:
+        warn_incomplete(self.run_id, self.tracking_uri, trouble, "the study")
 
 
 @dataclass(frozen=True)
@@ -165,7 +185,7 @@ class _StudyLog:
         # Other processes may be at the same point.
         with locked_here(self.info.id):
             self._add_best(result)
-            for name, figure in study_figures(result.study, result.metric):
+            for name, figure in _draw_figures(result.study, result.metric):
                 self.run.store.client.log_figure(self.run.run_id, figure, name)
             self._add_model(result, register_as)
         self.run.end("FINISHED")
@@ -271,3 +291,33 @@ def _search(store: Store, chosen: str) -> list[Run]:
 
 def _metric(name: str, value: float, step: int = 0) -> Metric:
     return Metric(name, float(value), round(1000 * time.time()), step)
+
+
+def _draw_figures(study: Study, metric: str) -> Iterator[tuple[str, Any]]:
+    """File names and figures: the metric over the trials, its parameters' importance, and slices.
+
+    A plot that has too little to show, such as the importance in a single trial, is left out.
+    Every figure is closed when the next one is asked for; style settings stay as they were.
+    """
+    import matplotlib
+    from matplotlib import pyplot
+
+    for name, plot in _PLOTS.items():
+        with matplotlib.rc_context(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            before = set(pyplot.get_fignums())
+            try:
+                plot(study, target=_first_value, target_name=metric)
+                figure = pyplot.gcf()
+                figure.set_size_inches(9, 5)
+                figure.tight_layout()
+                yield name, figure
+            except (ValueError, RuntimeError):
+                continue
+            finally:
+                for number in set(pyplot.get_fignums()) - before:
+                    pyplot.close(number)
+
+
+def _first_value(trial: FrozenTrial) -> float:
+    return float(trial.values[0])

@@ -28,29 +28,33 @@ tags of all runs
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlflow.entities import DatasetInput
+from mlflow.entities import DatasetInput, Metric
 
-from rankplug.mlflow.environment import environment_facts
-from rankplug.mlflow.inputs import dataset_inputs
-from rankplug.mlflow.outcome_metrics import outcome_metrics
-from rankplug.mlflow.provenance import provenance_tags
-from rankplug.mlflow.run_metrics import history_metrics
+from rankplug.metrics import parse_metric
+from rankplug.mlflow.provenance import environment_facts, provenance_tags
+from rankplug.mlflow.run import (
+    RunStatus,
+    TrackedRun,
+    dataset_inputs,
+    final_metrics,
+    history_metrics,
+    result_values,
+    score_metrics,
+)
 from rankplug.mlflow.store import (
+    LogGuard,
     TrackingError,
     connect,
     first_line,
-    impatient,
     opening,
     resolve_tracking_uri,
+    warn_incomplete,
 )
-from rankplug.mlflow.tracked_run import RunStatus, TrackedRun
 from rankplug.recipe import Dataset, Recipe
 from rankplug.report import REPORT_FILES, Outcome, Report, to_markdown
 from rankplug.runner import Observer
@@ -108,6 +112,7 @@ class MlflowObserver(Observer):
         self._environment = {f"env.{key}": value for key, value in environment_facts().items()}
         self._environment["rankplug.status"] = "running"
         self.tags: dict[str, str] = {}
+        self._guard = LogGuard(self._warn)
         self._in_trouble = False
 
     @property
@@ -134,10 +139,12 @@ class MlflowObserver(Observer):
     def tuning_started(self, name: str, part: str) -> Iterable[TuneObserver]:
         """Log the study below the solver's run."""
         # Optuna and its plots are slow to import.
-        from rankplug.mlflow.guarded_study import GuardedStudy
+        from rankplug.mlflow.study import MlflowTuneObserver
 
         child = self._children.get(name)
-        return () if child is None else (GuardedStudy(child.run, self._attempt),)
+        if child is None:
+            return ()
+        return (MlflowTuneObserver(parent=child.run, guard=self._guard),)
 
     def training_started(self, name: str, part: str, solver: Solver) -> None:
         """Log the parameters of the first training; the progress is that of the latest."""
@@ -195,22 +202,12 @@ class MlflowObserver(Observer):
             ) from error
 
     def _attempt(self, step: Callable[[TrackedRun], T]) -> T | None:
-        """Do something with the parent run; trouble is a warning, and makes us less patient."""
-        if self._parent is None:
-            return None
-        try:
-            with impatient() if self._in_trouble else nullcontext():
-                return step(self._parent)
-        except Exception as error:
-            self._in_trouble = True
-            warnings.warn(
-                f"the MLflow run {self.run_id} at {self.tracking_uri} is incomplete: "
-                f"{type(error).__name__}: {first_line(error)} (the report in {self.output} is "
-                "not affected)",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return None
+        """Do something with the parent run; trouble is a warning."""
+        return None if self._parent is None else self._guard.attempt(step, self._parent)
+
+    def _warn(self, trouble: str) -> None:
+        unaffected = f"the report in {self.output}"
+        warn_incomplete(self.run_id, self.tracking_uri, trouble, unaffected)
 
     def _start_child(self, parent: TrackedRun, name: str) -> _Child:
         child = _Child(parent.start_child(name))
@@ -232,7 +229,7 @@ class MlflowObserver(Observer):
             if model_id is not None:
                 self._models[name] = child.run, model_id
         metrics = history_metrics(history, child.started)
-        metrics += outcome_metrics(outcome, self._scored, model_id)
+        metrics += _outcome_metrics(outcome, self._scored, model_id)
         tags = {"rankplug.status": outcome.status}
         if outcome.error is not None:
             tags["rankplug.error"] = outcome.error
@@ -273,6 +270,40 @@ def _recipe_params(recipe: Recipe) -> dict[str, Any]:
         if settings is not None:
             params |= {f"{section}.{key}": value for key, value in vars(settings).items()}
     return {f"rp.{key}": value for key, value in params.items() if value not in (None, ())}
+
+
+def _outcome_metrics(
+    outcome: Outcome, inputs: Mapping[str, DatasetInput], model_id: str | None
+) -> list[Metric]:
+    """What is known of a solver at the end: costs, results, scores, and those of repetitions.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    inputs : mapping of DatasetInput
+        The data sets to which the scores are tied, by split.
+    model_id : str or None
+        The model to which they are tied.
+    """
+    metrics = final_metrics(_costs(outcome), 0 if outcome.result is None else outcome.result.n_iter)
+    for split, values in outcome.metrics.items():
+        metrics += score_metrics(split, values, inputs.get(split), model_id)
+    for number, values in enumerate(outcome.repeats):
+        named = {f"repeat_{parse_metric(name).log_name}": value for name, value in values.items()}
+        metrics += final_metrics(named, number)
+    return metrics
+
+
+def _costs(outcome: Outcome) -> dict[str, float | None]:
+    values: dict[str, float | None] = dict(outcome.costs)
+    for name in ("train_seconds", "train_cpu_seconds", "predict_seconds"):
+        values[name] = getattr(outcome, name)
+    if outcome.tuning is not None:
+        values["tuning_seconds"] = outcome.tuning.seconds
+        values["tuning_trials"] = outcome.tuning.n_trials
+    if outcome.result is not None:
+        values |= result_values(outcome.result)
+    return values
 
 
 def _run_status(outcome: Outcome) -> RunStatus:

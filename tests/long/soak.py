@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import rankplug
-from rankplug.mlflow.scoring import ScoringModel
+from rankplug.mlflow.pyfunc import ScoringModel
 from rankplug.models import load_model
 from rankplug.recipe.loader import load_recipe
 from rankplug.runner import run

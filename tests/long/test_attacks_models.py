@@ -251,7 +251,7 @@ BODIES = {
 def test_served(name, saved):
     model = saved(name)
     schema = model.metadata.get_input_schema()
-    guarded = serving._guarded(scoring_server.invocations, scoring_server)
+    guarded = serving._guard(scoring_server.invocations, scoring_server)
     for what, (body, expected) in BODIES.items():
         try:
             answer = guarded(body.encode(), "application/json", model, schema)

@@ -625,13 +625,13 @@ def application(tmp_path_factory):
     from mlflow.pyfunc import load_model, scoring_server
 
     import rankplug.mlflow
-    from rankplug.mlflow.serving import limited
+    from rankplug.mlflow.serving import limit_requests
 
     folder = tmp_path_factory.mktemp("served") / "model"
     rankplug.mlflow.save_model(LINEAR, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKPLUG_MAX_REQUEST_MB", "0.001")
-        return limited(scoring_server.init)(load_model(str(folder)))
+        return limit_requests(scoring_server.init)(load_model(str(folder)))
 
 
 def answer(application, *chunks, length=None):
@@ -677,7 +677,7 @@ def test_the_server_listens_to_this_machine_only(monkeypatch, saved):
 
 @pytest.mark.parametrize("value", ["", "many", "0", "-1", "nan", "inf"])
 def test_limits_that_are_none(monkeypatch, value):
-    from rankplug.mlflow.request_limit import largest_request
+    from rankplug.mlflow.serving import largest_request
 
     monkeypatch.setenv("RANKPLUG_MAX_REQUEST_MB", value)
     with pytest.raises(ParameterError, match="must be a number of megabytes above 0"):

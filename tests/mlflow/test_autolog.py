@@ -240,7 +240,7 @@ def test_trouble_with_mlflow_costs_the_log_only(runs, monkeypatch, caplog):
     def broken(*args, **kwargs):
         raise OSError("no space left")
 
-    monkeypatch.setattr("rankplug.mlflow.trainings.log_model", broken)
+    monkeypatch.setattr("rankplug.mlflow.autologging.log_model", broken)
     rankplug.mlflow.autolog()
     with caplog.at_level(logging.WARNING):
         fit()

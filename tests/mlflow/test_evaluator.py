@@ -13,10 +13,9 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 import rankplug.mlflow
 from rankplug import Ranker
 from rankplug.exceptions import DataError, ParameterError, UnknownNameError
-from rankplug.metrics import evaluate, per_query
+from rankplug.metrics import SummarySettings as Settings
+from rankplug.metrics import confidence_interval, evaluate, per_query
 from rankplug.metrics.evaluation import Measured
-from rankplug.metrics.intervals import confidence_interval
-from rankplug.mlflow.evaluation import Settings
 
 # MLflow's own use of SQLAlchemy, and hints about integers in the caller's own frame.
 pytestmark = [

@@ -8,9 +8,9 @@ from mlflow import MlflowClient
 
 import rankplug
 from rankplug.mlflow import load_model
+from rankplug.mlflow.run import TrackedRun
 from rankplug.mlflow.store import Store, TrackingError, connect
 from rankplug.mlflow.study import MlflowTuneObserver
-from rankplug.mlflow.tracked_run import TrackedRun
 from rankplug.tuning import TuneObserver, tune
 
 rng = np.random.default_rng(0)

@@ -16,13 +16,13 @@ from scipy import sparse
 import rankplug.mlflow
 from rankplug import LabelRankingData, RankingData, make_solver, runner
 from rankplug.exceptions import ParameterError
-from rankplug.mlflow.inputs import data_digest, dataset_inputs
+from rankplug.mlflow.run import dataset_inputs
 from rankplug.mlflow.store import TrackingError
 from rankplug.mlflow.tracking import MlflowObserver
 from rankplug.models import LinearModel
 from rankplug.recipe import Compare, Dataset, Entry, Files, Recipe, Tune
 from rankplug.report import REPORT_FILES, Outcome
-from rankplug.runner import Observer, experiment, turn
+from rankplug.runner import Observer, data_digest, experiment, turn
 from rankplug.solver import Progress, Solver, SolverResult, SolverTags
 
 # MLflow's own use of SQLAlchemy.

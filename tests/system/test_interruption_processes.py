@@ -78,7 +78,7 @@ def test_every_kind_of_solver_stops_in_the_middle_of_its_work():
 COMMANDS = """
 import json, os, signal, sys, time
 from rankplug.cli import main
-from rankplug.mlflow import tracking, guarded_study
+from rankplug.mlflow import study, tracking
 from rankplug.report import REPORT_FILES
 from rankplug.solver import Monitor
 import optuna, rankplug_plugins.tree_tron

@@ -1,47 +1,57 @@
-"""How good a ranking is, as numbers, tables and a plot, and all of that in an MLflow run."""
+"""Summaries of rankings: means of metrics with confidence intervals, by query, and NDCG curves."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-from mlflow import MlflowClient
-from mlflow.entities import Metric as LoggedMetric
-from mlflow.models.evaluation import artifacts as _mlflow_artifacts
-from mlflow.models.evaluation.base import EvaluationArtifact
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rankplug.data import group_queries
 from rankplug.exceptions import DataError, ParameterError, nearest
-from rankplug.metrics import Ndcg, parse_metric
-from rankplug.metrics.evaluation import Measured, measure_instances, measure_queries
-from rankplug.metrics.intervals import confidence_interval
-from rankplug.mlflow.evaluated import RankedRows
+from rankplug.metrics.evaluation import (
+    Measured,
+    confidence_intervals,
+    measure_instances,
+    measure_queries,
+)
+from rankplug.metrics.gain import Ndcg
+from rankplug.metrics.names import parse_metric
 from rankplug.parameters import Integer, Real, check_parameters
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = [
+    "DEFAULT_LABEL_METRICS",
     "DEFAULT_METRICS",
-    "Evaluation",
-    "Settings",
-    "evaluate_label_ranking",
-    "evaluate_ranking",
+    "Curve",
+    "RankedRows",
+    "Summary",
+    "SummarySettings",
+    "summarize_label_ranking",
+    "summarize_ranking",
 ]
 
 DEFAULT_METRICS = ("ndcg@10", "mrr", "pairwise_accuracy")
-
-_image: Any = _mlflow_artifacts.ImageEvaluationArtifact
-_json: Any = _mlflow_artifacts.JsonEvaluationArtifact
+DEFAULT_LABEL_METRICS = ("kendall_tau", "top1_error")
 
 _LIMITS = {"level": Real(0, 1), "n_resamples": Integer(1), "max_k": Integer(1), "seed": Integer(0)}
 
 
 @dataclass(frozen=True)
-class Settings:
+class RankedRows:
+    """Rows with their relevance, scores and query ids (None: one query)."""
+
+    relevance: ArrayLike
+    scores: ArrayLike
+    qid: ArrayLike | None
+
+
+@dataclass(frozen=True)
+class SummarySettings:
     """The keys of ``evaluator_config``, all optional.
 
     Attributes
@@ -72,7 +82,7 @@ class Settings:
     seed: int = 0
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Settings:
+    def of(cls, config: Mapping[str, Any]) -> SummarySettings:
         """Check a configuration.
 
         Raises
@@ -113,12 +123,12 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What `evaluate_ranking` or `evaluate_label_ranking` found.
+class Summary:
+    """What `summarize_ranking` or `summarize_label_ranking` found.
 
     Attributes
     ----------
-    settings : Settings
+    settings : SummarySettings
     metrics : dict of float
         Means by the names that MLflow takes, such as ``ndcg_at_10``, prefix included.
     intervals : dict of dict
@@ -131,50 +141,26 @@ class Evaluation:
         None for label ranking, and if NDCG has no meaning for the relevance.
     """
 
-    settings: Settings
+    settings: SummarySettings
     metrics: dict[str, float]
     intervals: dict[str, dict[str, float | None]]
     per_query: pd.DataFrame
     curve: Curve | None
 
-    def log(
-        self, client: MlflowClient, run_id: str, *, model_id: str | None = None
-    ) -> dict[str, EvaluationArtifact]:
-        """Log everything to a run; returns what MLflow calls evaluation artifacts.
 
-        The metrics, the table ``per_query.json`` (shown by MLflow's pages, and read by
-        `mlflow.load_table`), ``confidence_intervals.json`` and the plot ``ndcg_curve.png``.
-        """
-        prefix, now = self.settings.metric_prefix, round(1000 * time.time())
-        logged = [
-            LoggedMetric(name, value, now, 0, model_id=model_id)
-            for name, value in self.metrics.items()
-        ]
-        client.log_batch(run_id, metrics=logged)
-        root = client.get_run(run_id).info.artifact_uri
-
-        table, intervals = f"{prefix}per_query.json", f"{prefix}confidence_intervals.json"
-        client.log_table(run_id, self.per_query, table)
-        client.log_text(run_id, json.dumps(self.intervals, indent=2), intervals)
-        split = json.loads(self.per_query.to_json(orient="split", index=False))
-        artifacts: dict[str, EvaluationArtifact] = {
-            f"{prefix}per_query": _json(f"{root}/{table}", split),
-            f"{prefix}confidence_intervals": _json(f"{root}/{intervals}", self.intervals),
-        }
-        if self.curve is not None:
-            figure = f"{prefix}ndcg_curve.png"
-            client.log_figure(run_id, plot(self.curve), figure)
-            artifacts[f"{prefix}ndcg_curve"] = _image(f"{root}/{figure}")
-        return artifacts
-
-
-def evaluate_ranking(rows: RankedRows, settings: Settings) -> Evaluation:
+def summarize_ranking(rows: RankedRows, settings: SummarySettings) -> Summary:
     """Values by query, means, confidence intervals and the curve of ndcg@k.
 
     Raises
     ------
     DataError
         If lengths differ, values are missing, or a metric has no meaning for the labels.
+
+    Examples
+    --------
+    >>> rows = RankedRows([1, 0, 0, 1], [0.9, 0.2, 0.8, 0.3], ["a", "a", "b", "b"])
+    >>> summarize_ranking(rows, SummarySettings.of({"metrics": "mrr"})).intervals
+    {'mrr': {'value': 0.75, 'low': 0.5, 'high': 1.0, 'level': 0.95, 'n_queries': 2}}
     """
     measured = measure_queries(rows.relevance, rows.scores, rows.qid, settings.metrics)
     relevance = np.asarray(rows.relevance, dtype=np.float64)
@@ -182,12 +168,12 @@ def evaluate_ranking(rows: RankedRows, settings: Settings) -> Evaluation:
     sizes = np.diff(query_ptr)
     about = {"qid": query_ids.astype(str), "n_rows": sizes}
     curve = _curve(rows, relevance, int(sizes.max()), settings)
-    return _evaluation(measured, about, curve, settings)
+    return _summarize(measured, about, curve, settings)
 
 
-def evaluate_label_ranking(
-    relevance: NDArray[np.float64], scores: NDArray[np.float64], settings: Settings
-) -> Evaluation:
+def summarize_label_ranking(
+    relevance: NDArray[np.float64], scores: NDArray[np.float64], settings: SummarySettings
+) -> Summary:
     """Values by instance, means and confidence intervals; both arrays (n_samples, n_labels).
 
     Raises
@@ -197,69 +183,58 @@ def evaluate_label_ranking(
     """
     measured = measure_instances(relevance, scores, settings.metrics)
     about = {"row": np.arange(len(relevance)), "n_labels": (~np.isnan(relevance)).sum(axis=1)}
-    return _evaluation(measured, about, None, settings)
+    return _summarize(measured, about, None, settings)
 
 
-def _evaluation(
+def _summarize(
     measured: Mapping[str, Measured],
     about: Mapping[str, NDArray[Any]],
     curve: Curve | None,
-    settings: Settings,
-) -> Evaluation:
-    return Evaluation(
+    settings: SummarySettings,
+) -> Summary:
+    import pandas as pd
+
+    bounds = _bounds(measured.values(), settings)
+    return Summary(
         settings,
         {_logged_name(name, settings): one.mean() for name, one in measured.items()},
-        {name: _interval(one, settings) for name, one in measured.items()},
+        {
+            name: _interval(one, low, high, settings.level)
+            for (name, one), (low, high) in zip(measured.items(), bounds, strict=True)
+        },
         pd.DataFrame({**about, **{name: one.values for name, one in measured.items()}}),
         curve,
     )
 
 
-def plot(curve: Curve) -> Any:
-    """The curve as a Matplotlib figure."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
-    k = np.arange(1, len(curve.mean) + 1)
-    axes.fill_between(k, curve.low, curve.high, alpha=0.2, linewidth=0)
-    axes.plot(k, curve.mean, marker="o", markersize=4)
-    axes.set_xlabel("cutoff k")
-    axes.set_ylabel(curve.label)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.3)
-    return figure
-
-
-def _logged_name(name: str, settings: Settings) -> str:
+def _logged_name(name: str, settings: SummarySettings) -> str:
     return settings.metric_prefix + parse_metric(name).log_name
 
 
-def _interval(measured: Measured, settings: Settings) -> dict[str, float | None]:
-    low, high = _bounds(measured, settings)
-    numbers = {"value": measured.mean(), "low": low, "high": high, "level": settings.level}
+def _interval(measured: Measured, low: float, high: float, level: float) -> dict[str, float | None]:
+    numbers = {"value": measured.mean(), "low": float(low), "high": float(high), "level": level}
     # JSON has no NaN.
     interval = {key: None if np.isnan(value) else value for key, value in numbers.items()}
     return {**interval, "n_queries": int(np.count_nonzero(~np.isnan(measured.values)))}
 
 
-def _bounds(measured: Measured, settings: Settings) -> tuple[float, float]:
-    return confidence_interval(
-        measured, level=settings.level, n_resamples=settings.n_resamples, seed=settings.seed
+def _bounds(measured: Iterable[Measured], settings: SummarySettings) -> NDArray[np.float64]:
+    return confidence_intervals(
+        list(measured), level=settings.level, n_resamples=settings.n_resamples, seed=settings.seed
     )
 
 
 def _curve(
-    rows: RankedRows, relevance: NDArray[np.float64], longest: int, settings: Settings
+    rows: RankedRows, relevance: NDArray[np.float64], longest: int, settings: SummarySettings
 ) -> Curve | None:
     ndcg = _ndcg_for(relevance, settings.metrics)
     if ndcg is None:
         return None
     metrics = [replace(ndcg, k=k) for k in range(1, min(settings.max_k, longest) + 1)]
     measured = measure_queries(relevance, rows.scores, rows.qid, metrics).values()
-    band = np.array([[one.mean(), *_bounds(one, settings)] for one in measured])
-    return Curve(str(metrics[0]).replace("@1", "@k", 1), *band.T)
+    mean = np.array([one.mean() for one in measured])
+    low, high = _bounds(measured, settings).T
+    return Curve(str(metrics[0]).replace("@1", "@k", 1), mean, low, high)
 
 
 def _ndcg_for(relevance: NDArray[np.float64], metrics: Sequence[str]) -> Ndcg | None:

@@ -1,4 +1,4 @@
-"""A model as ``mlflow.pyfunc`` calls it: any kind of input, and the form of output asked for."""
+"""Models as ``mlflow.pyfunc`` calls them, and the signature that they declare to MLflow."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from numpy.typing import NDArray
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.mlflow._private import params_of_the_caller
-from rankplug.mlflow.signature import QID, feature_columns
-from rankplug.models import Model
-from rankplug.models import answers as outputs
+from rankplug.models import Model, answers
 
-__all__ = ["ScoringModel"]
+__all__ = ["PARAMS", "QID", "ScoringModel", "default_signature", "named_example"]
+
+QID = "qid"
+"""The optional column that says which query a row belongs to; scores do not depend on it."""
+
+PARAMS = ParamSchema([ParamSpec("output", "string", "score"), ParamSpec("k", "long", 10)])
+"""Parameters of ``predict``, for a signature made by hand: ``ModelSignature(params=PARAMS)``."""
 
 
 class ScoringModel:
@@ -66,7 +72,7 @@ class ScoringModel:
             missing or of different kinds, or if a parameter is unknown or has a wrong value.
         """
         try:
-            form = outputs.requested(self._params(params))
+            form = answers.requested(self._params(params))
             return self._predict(_table_or_array(data), form)
         except RankplugError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
@@ -87,7 +93,7 @@ class ScoringModel:
             )
         return {**{str(name): value for name, value in given.items()}, **kept}
 
-    def _predict(self, data: Any, form: outputs.Form) -> NDArray[np.float64] | pd.DataFrame:
+    def _predict(self, data: Any, form: answers.Form) -> NDArray[np.float64] | pd.DataFrame:
         scores = self._model.predict(self._features(data))
         if form.output == "score":
             return scores
@@ -95,12 +101,12 @@ class ScoringModel:
             labels = getattr(self._model, "labels", None)
             labels = np.arange(self._model.n_labels) if labels is None else np.asarray(labels)
             if form.output == "rank":
-                return outputs.label_ranks(scores, labels)
-            return outputs.top_k_labels(scores, labels, form.k)
+                return answers.label_ranks(scores, labels)
+            return answers.top_k_labels(scores, labels, form.k)
         qid = self._query_ids(data)
         if form.output == "rank":
-            return outputs.ranks(scores, qid)
-        return outputs.top_k(scores, qid, form.k)
+            return answers.ranks(scores, qid)
+        return answers.top_k(scores, qid, form.k)
 
     def _features(self, data: Any) -> Any:
         """What the model takes; the columns of a frame by name or, without names, by position."""
@@ -142,3 +148,58 @@ def _table_or_array(data: Any) -> Any:
 def _scalar(value: Any) -> Any:
     """A scoring server makes arrays without dimensions of the numbers in records."""
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def feature_columns(model: Model) -> list[str]:
+    """The names of the features: the model's own, else ``f0``, ``f1``, ... by position."""
+    if model.feature_names is not None:
+        return list(model.feature_names)
+    return [f"f{j}" for j in range(model.n_features)]
+
+
+def default_signature(model: Model, *, any_input: bool = False) -> ModelSignature:
+    """Named double columns and an optional string ``qid`` in, scores out, and `PARAMS`.
+
+    With `any_input`, and for models whose features have no names, the input is left open: MLflow
+    lets arrays and sparse matrices through to the model only then.
+    """
+    inputs = None
+    if not any_input and model.feature_names is not None:
+        columns: list[ColSpec | TensorSpec]
+        columns = [ColSpec("double", name) for name in model.feature_names]
+        if _takes_qid(model):
+            columns.append(ColSpec("string", QID, required=False))
+        inputs = Schema(columns)
+    return ModelSignature(inputs, _output_schema(model), PARAMS)
+
+
+def named_example(model: Model, example: Any) -> Any:
+    """An input example as a frame that fits the default signature.
+
+    Arrays get the names of the features, numbers become double and query ids strings; what is
+    no array or frame is returned as it is.
+    """
+    if model.feature_names is None:
+        return example
+    columns = list(model.feature_names)
+    if hasattr(example, "toarray"):
+        example = example.toarray()
+    if isinstance(example, np.ndarray) and example.shape[1:] == (model.n_features,):
+        return pd.DataFrame(example, columns=columns, dtype=np.float64)
+    if isinstance(example, pd.DataFrame) and set(columns) <= set(example.columns):
+        types: dict[str, Any] = dict.fromkeys(columns, np.float64)
+        if QID in example.columns and _takes_qid(model):
+            types[QID] = str
+        return example[list(types)].astype(types)
+    return example
+
+
+def _takes_qid(model: Model) -> bool:
+    """Label ranking knows no queries, and a feature may have that name."""
+    return model.n_labels is None and QID not in feature_columns(model)
+
+
+def _output_schema(model: Model) -> Schema:
+    if model.n_labels is None:
+        return Schema([ColSpec("double")])
+    return Schema([TensorSpec(np.dtype(np.float64), (-1, model.n_labels))])
