@@ -20,7 +20,7 @@ from rankplug.data import fit_scaling
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import open_prepared, svmlight, verify_prepared
 from rankplug.io.batches import read_batches
-from rankplug.io.prepared import arranging, inputs, journal, raw_rows, sealing
+from rankplug.io.prepared import inputs, npy, raw_rows, sealing
 from rankplug.models import LinearModel, ScaledModel, predict_data
 from rankplug.recipe.loader import load_recipe
 from rankplug.runner import run
@@ -55,8 +55,8 @@ def take_small_steps(patch, size):
     patch.setattr(os, "fsync", lambda descriptor: None)
     patch.setattr(svmlight, "_BLOCK", size)
     patch.setattr(inputs, "_CELLS_AT_ONCE", max(size // 20, 1))
-    patch.setattr(journal, "_SAVE_BYTES", size)
-    patch.setattr(arranging, "_BLOCK_ELEMENTS", max(size // 8, 1))
+    patch.setattr(npy, "_SAVE_BYTES", size)
+    patch.setattr(sealing, "_BLOCK_ELEMENTS", max(size // 8, 1))
 
 
 @st.composite
@@ -190,7 +190,7 @@ def test_indices_are_as_large_as_needed(files, tmp_path, monkeypatch, scale):
     """As with more than 2^31 values."""
     arguments = {"dense": False, "scale": scale}
     small = prepare(files / "data.csv", tmp_path / "small", **arguments).data()
-    for module in (raw_rows, arranging, sealing):
+    for module in (raw_rows, sealing):
         monkeypatch.setattr(module, "index_type", lambda *_: np.int64)
     large = prepare(files / "data.csv", tmp_path / "large", **arguments).data()
     verify_prepared(tmp_path / "large")

@@ -22,7 +22,7 @@ import pytest
 from rankplug import prepare, read_data
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import open_prepared, svmlight, verify_prepared
-from rankplug.io.prepared import arranging, journal, partial
+from rankplug.io.prepared import job, npy, sealing
 from rankplug.io.prepared.manifest import manifest_digest
 
 N_QUERIES, N_FEATURES = 40, 5
@@ -48,8 +48,8 @@ def small_steps(monkeypatch):
 
 def take_small_steps(set_):
     set_(svmlight, "_BLOCK", 1000)
-    set_(journal, "_SAVE_BYTES", 1)
-    set_(arranging, "_BLOCK_ELEMENTS", 100)
+    set_(npy, "_SAVE_BYTES", 1)
+    set_(sealing, "_BLOCK_ELEMENTS", 100)
     set_(os, "fsync", lambda descriptor: None)
 
 
@@ -64,7 +64,7 @@ class Killed(BaseException):
     """What a test raises to stop the work at some point."""
 
 
-def killed_at(monkeypatch, count, module=journal, name="_write_all"):
+def killed_at(monkeypatch, count, module=npy, name="_write_all"):
     """Stop at the n-th call, in the middle of what it writes."""
     whole, calls = getattr(module, name), iter(range(1, 1 << 30))
 
@@ -89,9 +89,9 @@ def interrupted(monkeypatch, file, target):
 def test_work_goes_on_wherever_it_ended(tmp_path, monkeypatch, small_steps, order):
     file = tmp_path / "data.txt"
     file.write_text(text(order))
-    writes, write = [], journal._write_all
+    writes, write = [], npy._write_all
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "_write_all", lambda *a: writes.append(1) or write(*a))
+        patch.setattr(npy, "_write_all", lambda *a: writes.append(1) or write(*a))
         prepare(file, tmp_path / "whole", scale="standard", shard_bytes=1000)
     for count in (1, 2, *range(3, len(writes), len(writes) // 8), len(writes)):
         with monkeypatch.context() as patch:
@@ -177,7 +177,7 @@ def test_a_disk_full_from_the_first_leaves_nothing(tmp_path, monkeypatch, small_
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(journal, "_write_all", full)
+    monkeypatch.setattr(npy, "_write_all", full)
     with pytest.raises(DataError, match=r"cannot be written: No space left on device$"):
         prepare(tmp_path / "data.txt", tmp_path / "data")
     assert [file.name for file in tmp_path.iterdir()] == ["data.txt"]
@@ -368,6 +368,7 @@ def test_a_changed_manifest_is_told(folder):
         (["n_features"], 4.0, "sizes must be positive"),
         (["n_values"], 1, "shape"),
         (["layout"], "../dense", "unknown layout '../dense'"),
+        (["layout"], [], "unknown layout []"),
         (["layout"], "dense", "arrays are missing"),
         (["scale"], "huge", "unknown scale"),
         (["scale"], "standard", "arrays are missing"),
@@ -438,9 +439,9 @@ import resource, sys
 from pathlib import Path
 import rankplug
 from rankplug.io import svmlight
-from rankplug.io.prepared import arranging
+from rankplug.io.prepared import sealing
 
-svmlight._BLOCK = arranging._BLOCK_ELEMENTS = 1 << 18
+svmlight._BLOCK = sealing._BLOCK_ELEMENTS = 1 << 18
 file, target = sys.argv[1:]
 small = Path(target + "-small.txt")
 with open(file) as stream:
@@ -473,9 +474,9 @@ def test_a_removal_that_is_cut_short_leaves_what_can_be_told_for_what_it_is(tmp_
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", killed_at_the_state)
         with pytest.raises(KeyboardInterrupt):
-            partial.remove(tmp_path)
+            job.remove(tmp_path)
     assert {entry.name for entry in tmp_path.iterdir()} == {"lock", "state.json"}
-    partial.remove(tmp_path)
+    job.remove(tmp_path)
     assert not tmp_path.exists()
 
 

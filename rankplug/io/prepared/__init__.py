@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rankplug.io.prepared.folder import PreparedFolder, is_folder, open_prepared
-from rankplug.io.prepared.verifying import verify_prepared
-from rankplug.io.prepared.writing import prepare
+from rankplug.io.prepared.folder import (
+    PreparedFolder,
+    is_folder,
+    open_prepared,
+    verify_prepared,
+)
+from rankplug.io.prepared.preparing import prepare
 
 __all__ = ["PreparedFolder", "is_folder", "open_prepared", "prepare", "verify_prepared"]

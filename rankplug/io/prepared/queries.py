@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
-from rankplug.io.prepared.journal import GrowingFiles
+from rankplug.io.prepared.npy import GrowingFiles
 from rankplug.io.rows import written_ids
 
 __all__ = ["Order", "QueryLog", "read_order"]

@@ -1,4 +1,4 @@
-"""Rows as they were read: kept dense or sparse as it seemed best then, taken as they are needed."""
+"""The rows of a preparation as they were read: dense or sparse, as it seemed best at that point."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rankplug.data import Matrix
 from rankplug.data.arrays import csr_of_parts, index_type
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.inputs import Piece
-from rankplug.io.prepared.journal import GrowingFiles, State
-from rankplug.io.prepared.npy import HEADER_BYTES
+from rankplug.io.prepared.job import State
+from rankplug.io.prepared.npy import HEADER_BYTES, GrowingFiles
 
 __all__ = ["ROW_PTR", "RawRows", "append_piece"]
 
@@ -39,7 +39,7 @@ def append_piece(files: GrowingFiles, state: State, piece: Piece) -> State:
         n_columns = 0  # which does not matter: rows of different widths are kept alike
         if files.length(ROW_PTR) == 0:
             files.append(ROW_PTR, np.zeros(1, dtype=np.int64))
-        known = max(0, files.length("rows/values.npy") - HEADER_BYTES) // X.data.itemsize
+        known = files.n_elements("rows/values.npy", X.data.itemsize)
         files.append(ROW_PTR, known + X.indptr[1:].astype(np.int64))
         files.append("rows/values.npy", X.data)
         files.append("rows/columns.npy", X.indices.astype(_COLUMN, copy=False))
@@ -61,7 +61,7 @@ class RawRows:
     dtype : numpy.dtype
         Of the features.
     layout : "dense" or "sparse"
-        In which form to give them.
+        The form in which `take` returns them.
     n_features : int
     """
 
@@ -86,7 +86,7 @@ class RawRows:
 
     @property
     def is_final(self) -> bool:
-        """Whether the files hold the rows in the form in which they are wanted."""
+        """Whether the files hold the rows in the form that `take` returns."""
         if self.layout == "dense":
             return all(
                 isinstance(part, _Dense) and part.X.shape[1] == self.n_features
@@ -96,7 +96,7 @@ class RawRows:
         return sparse_only and index_type(self.n_values, self.n_features) is np.int32
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
-        """Some rows in the wanted form."""
+        """Some rows, in any order."""
         found, places = [], []
         for part in self._parts:
             place = np.flatnonzero((rows >= part.start) & (rows < part.stop))

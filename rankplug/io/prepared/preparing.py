@@ -1,10 +1,14 @@
-"""`prepare`: files of any size to a folder of mapped arrays, once, in bounded memory."""
+"""Preparing files of any size: `prepare` makes a folder of mapped arrays in bounded memory.
+
+It reads the rows and notes their queries (`inputs`, `raw_rows`, `queries`), arranges and seals them
+(`sealing`), and saves its state on the way (`job`).
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,28 +21,29 @@ from rankplug.data import ScaleName
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import common_roles, query_roles
 from rankplug.io.files import FORMATS, InputFile, Paths, input_files, refuse_unfit
-from rankplug.io.prepared.arranging import arrange, needs_arranging
 from rankplug.io.prepared.folder import PreparedFolder, open_prepared
 from rankplug.io.prepared.inputs import Input, TableInput, TextInput
-from rankplug.io.prepared.job import Job, Wish, sources_of
-from rankplug.io.prepared.journal import GrowingFiles, Journal, State
-from rankplug.io.prepared.partial import (
+from rankplug.io.prepared.job import (
+    Arguments,
+    Job,
+    State,
     clear,
     partial_folder,
     partial_of,
     publish,
     remove,
     require_replaceable,
+    sources_of,
 )
+from rankplug.io.prepared.npy import GrowingFiles
 from rankplug.io.prepared.queries import QueryLog, read_order
 from rankplug.io.prepared.raw_rows import RawRows, append_piece
-from rankplug.io.prepared.sealing import seal
+from rankplug.io.prepared.sealing import arrange, needs_arranging, seal
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
 
 __all__ = ["prepare"]
 
-
-_SHARD_BYTES = 1 << 27
+_SHARD_BYTES = 1 << 27  # 128 MB: some of them fit into the memory of any worker
 
 _ARGUMENTS = {
     "format": Optional(Choice(FORMATS)),
@@ -121,7 +126,7 @@ def prepare(
     """
     check_parameters("prepare", _ARGUMENTS, locals())
     files, format_ = input_files(paths, format)
-    wish = Wish(
+    arguments = Arguments(
         format=format_,
         label=label,
         qid=qid,
@@ -133,20 +138,19 @@ def prepare(
         scale=scale,
         shard_bytes=int(shard_bytes),
     )
-    _check(wish)
+    _require_fitting(arguments)
     target = Path(os.path.abspath(output))
     sources = sources_of(files)
-    if not overwrite and (done := _done_already(target, wish, sources)) is not None:
+    if not overwrite and (done := _find_done(target, arguments, sources)) is not None:
         return done
     require_replaceable(target, overwrite=overwrite)
-    input_ = _input(files, wish)
-    with _disk_errors(target), partial_folder(target) as folder:
-        journal = Journal(folder, {"sources": list(sources), "arguments": wish.as_json()})
-        job = Job(folder, wish, files, sources, journal, progress)
+    input_ = _open_input(files, arguments)
+    with _disk_errors_in_words(target), partial_folder(target) as folder:
+        job = Job(folder, arguments, files, sources, progress)
         try:
-            publish(_completed(job, _first_state(job), input_), target)
+            publish(_carry_out(job, _resume_or_begin(job), input_), target)
         except BaseException as error:
-            if not job.has_saved_rows or _lasts(error):
+            if not job.has_saved_rows or _comes_again(error):
                 remove(folder)
             raise
         remove(folder)
@@ -159,19 +163,20 @@ def _names(features: Sequence[str] | None) -> tuple[str, ...] | None:
     return (features,) if isinstance(features, str) else tuple(features)
 
 
-def _check(wish: Wish) -> None:
+def _require_fitting(arguments: Arguments) -> None:
     """Raise `ParameterError` if arguments do not fit the format or each other."""
     columns = ("label", "qid", "weight", "features")
-    unfit = columns if wish.format == "svmlight" else ("n_features",)
-    refuse_unfit(wish.format, **{name: getattr(wish, name) for name in unfit})
-    if wish.dense is False and wish.scale in ("standard", "minmax"):
+    unfit = columns if arguments.format == "svmlight" else ("n_features",)
+    refuse_unfit(arguments.format, **{name: getattr(arguments, name) for name in unfit})
+    scale = arguments.scale
+    if arguments.dense is False and scale in ("standard", "minmax"):
         raise ParameterError(
-            f"scale={wish.scale!r} would make sparse features dense: use 'maxabs' or 'none'"
+            f"scale={scale!r} would make sparse features dense: use 'maxabs' or 'none'"
         )
 
 
-def _done_already(
-    target: Path, wish: Wish, sources: tuple[Mapping[str, Any], ...]
+def _find_done(
+    target: Path, arguments: Arguments, sources: tuple[dict[str, Any], ...]
 ) -> PreparedFolder | None:
     """The folder, if it holds just what is asked for."""
     try:
@@ -179,7 +184,7 @@ def _done_already(
     except DataError:
         return None
     manifest = folder.manifest
-    if manifest.sources != sources or manifest.arguments != wish.as_json():
+    if manifest.sources != sources or manifest.arguments != arguments.as_json():
         return None
     if partial_of(target).exists():  # killed between its last two steps
         with partial_folder(target) as left:
@@ -187,23 +192,40 @@ def _done_already(
     return folder
 
 
-def _input(files: Sequence[InputFile], wish: Wish) -> Input:
-    dtype = None if wish.dtype is None else np.dtype(wish.dtype)
-    if wish.format == "svmlight":
-        return TextInput(files, dtype or np.dtype(np.float64), wish.dense, wish.n_features)
+def _open_input(files: Sequence[InputFile], arguments: Arguments) -> Input:
+    dtype = None if arguments.dtype is None else np.dtype(arguments.dtype)
+    if arguments.format == "svmlight":
+        return TextInput(
+            files, dtype or np.dtype(np.float64), arguments.dense, arguments.n_features
+        )
     choose = partial(
         query_roles,
-        label=wish.label,
-        qid=wish.qid,
-        weight=wish.weight,
-        features=wish.features,
+        label=arguments.label,
+        qid=arguments.qid,
+        weight=arguments.weight,
+        features=arguments.features,
         like=None,
     )
-    roles = common_roles(files, wish.format, choose)
-    return TableInput(files, dtype, wish.dense, wish.format, roles)
+    roles = common_roles(files, arguments.format, choose)
+    return TableInput(files, dtype, arguments.dense, arguments.format, roles)
 
 
-def _completed(job: Job, state: State, input_: Input) -> Path:
+def _resume_or_begin(job: Job) -> State:
+    """Where to go on, or the beginning, with an empty folder."""
+    state = job.load()
+    if state is not None:
+        return state
+    if job.has_state:
+        warnings.warn(
+            f"{job.folder} was made from other files or with other arguments: beginning again",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        clear(job.folder)
+    return job.save(State())
+
+
+def _carry_out(job: Job, state: State, input_: Input) -> Path:
     """Do what is left to do; returns the complete folder, still in its hidden place."""
     if state.phase == "read":
         state = _read(job, state, input_)
@@ -212,32 +234,11 @@ def _completed(job: Job, state: State, input_: Input) -> Path:
     raw = RawRows(job.folder, state, input_.dtype, "dense" if dense else "sparse", n_features)
     order = read_order(job.folder, written=input_.written_ids)
     if state.phase == "arrange":
-        if needs_arranging(raw, order, job.wish.scale):
+        if needs_arranging(raw, order, job.arguments.scale):
             state = arrange(job, state, raw, order)
-        state = replace(state, phase="seal")
-        job.journal.save(state)
+        else:
+            state = job.save(replace(state, phase="seal"))
     return seal(job, state, raw, order, input_.feature_names)
-
-
-def _lasts(error: BaseException) -> bool:
-    """Whether it will come again: wrong data stay wrong, but a disk that failed may work again."""
-    return isinstance(error, DataError) and not isinstance(error.__cause__, OSError)
-
-
-def _first_state(job: Job) -> State:
-    """Where to go on, or the beginning, with an empty folder."""
-    state = job.journal.load()
-    if state is not None:
-        return state
-    if job.journal.exists:
-        warnings.warn(
-            f"{job.folder} was made from other files or with other arguments: beginning again",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        clear(job.folder)
-    job.journal.save(State())
-    return State()
 
 
 def _read(job: Job, state: State, input_: Input) -> State:
@@ -251,32 +252,36 @@ def _read(job: Job, state: State, input_: Input) -> State:
         for piece in input_.pieces(state.position):
             log.add(piece.ids, piece.weight, len(piece.relevance))
             state = append_piece(files, state, piece)
-            _require_scalable(job.wish, input_, state)
+            _require_scalable(job.arguments.scale, input_, state)
             number = state.position.file
             bar.move_to(sum(sizes[:number]) + int(piece.read * sizes[number]))
             if files.should_be_saved:
-                state = job.save(files, state)
+                state = job.save(state, files)
         where = ", ".join(map(str, job.files))
         if sources_of(job.files) != job.sources:
             raise DataError(f"{where}: changed while being read: prepare the data again")
         if not (input_.n_features or state.position.width):
             raise DataError(f"{where}: no features, only relevance and ids")
-        return job.save(files, replace(state, phase="arrange"))
+        return job.save(replace(state, phase="arrange"), files)
 
 
-def _require_scalable(wish: Wish, input_: Input, state: State) -> None:
+def _require_scalable(scale: ScaleName, input_: Input, state: State) -> None:
     """Raise `DataError` as soon as it shows that features would have to be kept sparse."""
     dense = state.position.looks_dense if input_.dense is None else input_.dense
-    if wish.scale in ("standard", "minmax") and not dense:
+    if scale in ("standard", "minmax") and not dense:
         raise DataError(
-            f"scale {wish.scale} would make these sparse features dense: use maxabs or none, or "
+            f"scale {scale} would make these sparse features dense: use maxabs or none, or "
             "ask for dense ones (dense=True, --dense)"
         )
 
 
+def _comes_again(error: BaseException) -> bool:
+    """Whether the same call fails again: wrong data stay wrong, a full disk may have room again."""
+    return isinstance(error, DataError) and not isinstance(error.__cause__, OSError)
+
+
 @contextmanager
-def _disk_errors(target: Path) -> Iterator[None]:
-    """Errors of the disk in words."""
+def _disk_errors_in_words(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
