@@ -22,8 +22,7 @@ from rankplug.exceptions import RecipeError
 from rankplug.mlflow.store import environment_defaults, first_line, opening
 from rankplug.recipe import Recipe
 from rankplug.recipe.loader import load_recipe
-from rankplug.runner import Observer, data_digest
-from rankplug.runner.splits import Splits
+from rankplug.runner import Observer, Splits, data_digest
 from rankplug.system.cores import available_cores
 
 __all__ = ["Repetition", "environment_facts", "provenance_tags"]

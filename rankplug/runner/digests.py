@@ -1,4 +1,4 @@
-"""What has to be equal for equal numbers, and whether the numbers are: hashes."""
+"""Digests of a run: hashes of recipe, data and results, and the versions of packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import RankingData
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome
 from rankplug.runner.splits import Splits
@@ -19,8 +18,9 @@ from rankplug.solver import Data
 
 __all__ = ["data_digest", "digests"]
 
+# Those whose results may differ from version to version.
 _PACKAGES = ("rankplug", "numpy", "scipy", "scikit-learn", "xgboost", "optuna")
-_HEX_DIGITS = 32
+_HEX_DIGITS = 32  # half of SHA-256: no two data sets meet by chance, and a line holds it
 
 
 def digests(recipe: Recipe, splits: Splits, outcomes: Iterable[Outcome]) -> dict[str, str]:
@@ -68,9 +68,5 @@ def _digest(*parts: Any) -> str:
 
 def _arrays(data: Data) -> list[NDArray[Any]]:
     X: Any = data.X
-    arrays = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
-    if isinstance(data, RankingData):
-        arrays.append(data.query_ptr)
-        if data.query_weight is not None:
-            arrays.append(data.query_weight)
-    return [*arrays, data.relevance]
+    features = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
+    return [*features, *data.structure, data.relevance]

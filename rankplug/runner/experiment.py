@@ -1,26 +1,25 @@
-"""From a recipe to a report: every solver trained on the same data, every one scored alike."""
+"""`run`: every solver of a recipe is tuned, trained and scored on the same data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rankplug.recipe import Recipe
-from rankplug.report import Outcome, ParetoTrials, Report, write_report
-from rankplug.runner.best import write_best
+from rankplug.exceptions import SolverUnavailableError, UnknownNameError
+from rankplug.recipe import Entry, Recipe
+from rankplug.report import SANITY_SOLVERS, Outcome, ParetoTrials, Report, write_report
 from rankplug.runner.digests import digests
-from rankplug.runner.observer import Observer, Observers
-from rankplug.runner.output import JOURNAL, default_output, make_folder, require_no_report
+from rankplug.runner.observer import Observer, Observers, ProgressBars
+from rankplug.runner.output import default_output, make_folder, require_no_report, write_best
 from rankplug.runner.plan import Plan, make_plan
-from rankplug.runner.progress import ProgressBars
-from rankplug.runner.sanity import competitors
-from rankplug.runner.splits import Splits, load_splits, query_ids
-from rankplug.runner.tuner import Search
+from rankplug.runner.search import Search
+from rankplug.runner.splits import Splits, load_splits
 from rankplug.runner.turn import Turn
-from rankplug.solver import make_solver
+from rankplug.solver import Data, make_solver, solver_class
 from rankplug.system.interruption import ending_loop
+from rankplug.tuning import JOURNAL
 
-__all__ = ["run"]
+__all__ = ["competitors", "run"]
 
 
 def run(
@@ -110,7 +109,7 @@ def _compete(
             outcomes=tuple(outcomes),
             recipe=recipe.to_yaml(),
             splits=plan.sizes,
-            query_ids=query_ids(plan.test),
+            query_ids=plan.test.example_ids,
             baseline=recipe.baseline,
             digests=digests(recipe, splits, outcomes),
             pareto=tuple(pareto),
@@ -120,3 +119,22 @@ def _compete(
         if recipe.tune is not None and not plan.folded:
             write_best(recipe, outcomes, folder)
     return report
+
+
+def competitors(recipe: Recipe, data: Data) -> tuple[Entry, ...]:
+    """The entries of a recipe and, unless it has or declines them, the sanity rankers.
+
+    Those learn next to nothing: what does not beat them has learned nothing.
+    """
+    return recipe.solvers + tuple(_sanity_entries(recipe, data)) * recipe.sanity
+
+
+def _sanity_entries(recipe: Recipe, data: Data) -> Iterator[Entry]:
+    taken = {text for entry in recipe.solvers for text in (entry.solver, entry.name)}
+    for solver in SANITY_SOLVERS:
+        try:
+            tasks = solver_class(solver).tags.tasks
+        except (SolverUnavailableError, UnknownNameError):
+            continue
+        if data.task in tasks and solver not in taken:
+            yield Entry(solver, solver)

@@ -1,21 +1,23 @@
-"""Whoever wants to know how a run goes."""
+"""Events of a run, and the observers that receive them: several as one, and bars."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, Report
 from rankplug.runner.splits import Splits
 from rankplug.solver import Progress, Solver
-from rankplug.tuning import TuneObserver
+from rankplug.tuning import TuneObserver, TuneProgress
 
-__all__ = ["Observer", "Observers"]
+__all__ = ["Observer", "Observers", "ProgressBars"]
 
 
 class Observer:
-    """Is told how a run goes; every method may be overridden, none has to be.
+    """Receives the events of a run; every method may be overridden, none has to be.
 
     A run ends with `run_finished` or, if anything but a solver goes wrong, `run_failed`. What is
     repeated is told by its `part`: "fold 1", "seed 7", or "" where nothing is repeated.
@@ -48,46 +50,60 @@ class Observer:
 
 
 class Observers(Observer):
-    """Tells several observers, in order."""
+    """Several observers as one: each event goes to one after the other."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
-        self._observers = tuple(observers)
+        receivers = tuple(observers)
 
-    def run_started(self, recipe: Recipe, splits: Splits) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.run_started(recipe, splits)
+        def forward(event: str, *arguments: Any) -> list[TuneObserver]:
+            answers = [getattr(receiver, event)(*arguments) for receiver in receivers]
+            # Only `tuning_started` answers anything.
+            return [observer for answer in answers for observer in answer or ()]
 
-    def solver_started(self, name: str, solver: Solver) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.solver_started(name, solver)
+        for event in [name for name in vars(Observer) if not name.startswith("_")]:
+            setattr(self, event, partial(forward, event))
+
+
+class ProgressBars(Observer):
+    """A bar for each training, with the numbers of its last iteration.
+
+    Nothing is shown when the output is no terminal.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Any = None
 
     def tuning_started(self, name: str, part: str) -> Iterable[TuneObserver]:
-        """Tell all; returns all who want to be told of the trials."""
-        return [told for one in self._observers for told in one.tuning_started(name, part)]
+        """A bar of trials."""
+        return (TuneProgress(),)
 
     def training_started(self, name: str, part: str, solver: Solver) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.training_started(name, part, solver)
+        """Open a bar."""
+        self._close()
+        most = solver.get_params(deep=False).get(solver.iteration_limit)
+        self._open(", ".join(filter(None, (name, part))), most, "it")
 
     def progress(self, name: str, progress: Progress) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.progress(name, progress)
+        """Move the bar to the iteration."""
+        self._bar.set_postfix(
+            {key: f"{value:.5g}" for key, value in progress.values.items()}, refresh=False
+        )
+        self._bar.update(progress.n_iter - self._bar.n)
 
     def solver_finished(self, outcome: Outcome) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.solver_finished(outcome)
+        """Show the status; a solver that needed fewer iterations than allowed ends full."""
+        if self._bar is None:
+            self._open(outcome.name, None, "it")
+        self._bar.set_postfix_str(outcome.status)
+        self._close()
 
-    def run_finished(self, report: Report, output: Path) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.run_finished(report, output)
+    def _open(self, title: str, total: int | None, unit: str) -> None:
+        from tqdm import tqdm
 
-    def run_failed(self, error: BaseException) -> None:
-        """Tell all."""
-        for one in self._observers:
-            one.run_failed(error)
+        self._bar = tqdm(desc=title, total=total, unit=unit, disable=None, leave=True)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.total = self._bar.n
+            self._bar.close()
+            self._bar = None

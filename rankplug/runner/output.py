@@ -1,22 +1,35 @@
-"""The output folder of a run: new each time, or at least without an earlier report."""
+"""The output folder of a run, and the recipe with the best parameters that is written there."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from rankplug.exceptions import ParameterError
+from rankplug.io.files import replacing
+from rankplug.metrics import parse_metric
 from rankplug.recipe import Recipe
-from rankplug.report import REPORT_FILES
+from rankplug.report import REPORT_FILES, Outcome
+from rankplug.tuning import JOURNAL
 
-__all__ = ["HOME", "JOURNAL", "default_output", "latest_output", "make_folder", "require_no_report"]
+__all__ = [
+    "BEST",
+    "best_recipe",
+    "best_tuned",
+    "default_output",
+    "latest_output",
+    "make_folder",
+    "require_no_report",
+    "write_best",
+]
 
 HOME = Path("rankplug-output")
-JOURNAL = "study.journal"
-"""Where tuning studies are kept."""
+BEST = "best.yaml"
 
 
 def default_output(recipe: Recipe, kind: str = "") -> Path:
@@ -70,3 +83,38 @@ def make_folder(folder: Path) -> None:
         raise ParameterError(f"output: {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK):
         raise ParameterError(f"output: {folder} cannot be written to: name another folder")
+
+
+def best_recipe(recipe: Recipe, outcomes: Iterable[Outcome]) -> Recipe:
+    """The recipe with the best parameters of each outcome that was tuned, and without tuning."""
+    found = {
+        outcome.name: outcome.tuning.best_params
+        for outcome in outcomes
+        if outcome.tuning is not None
+    }
+    solvers = tuple(
+        replace(entry, params={**entry.params, **entry.held, **found.get(entry.name, {})}, space={})
+        for entry in recipe.solvers
+    )
+    return replace(recipe, solvers=solvers, tune=None)
+
+
+def best_tuned(outcomes: Iterable[Outcome]) -> str | None:
+    """Name of the solver with the best value in tuning, as the test set must not choose."""
+    values = {
+        outcome.name: (outcome.tuning.best_value, outcome.tuning.metric)
+        for outcome in outcomes
+        if outcome.tuning is not None and outcome.result is not None
+    }
+
+    def quality(name: str) -> float:
+        value, metric = values[name]
+        return value if parse_metric(metric).greater_is_better else -value
+
+    return max(values, key=quality, default=None)
+
+
+def write_best(recipe: Recipe, outcomes: Iterable[Outcome], folder: Path) -> None:
+    """Write `best_recipe` into a folder, whole or not at all."""
+    with replacing(folder / BEST) as stream:
+        stream.write(best_recipe(recipe, outcomes).to_yaml().encode())

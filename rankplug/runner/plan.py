@@ -1,4 +1,4 @@
-"""What is trained and tested how often: once, by folds, or by seeds."""
+"""The plan of a run: the trainings of each solver, once, by folds, or by seeds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rankplug.metrics.evaluation import measure_data
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, TuningSummary
-from rankplug.runner.folds import make_folds
-from rankplug.runner.splits import Splits, describe
-from rankplug.runner.trainer import Prepared, evaluated, prepare
+from rankplug.runner.splits import Splits, describe, make_folds
+from rankplug.runner.training import Prepared, prepare
 from rankplug.solver import Data
 
 __all__ = ["Part", "Plan", "make_plan"]
@@ -60,7 +60,9 @@ class Plan:
         }
         if self.folded:
             scores = np.concatenate([one.scores for one in outcomes if one.scores is not None])
-            means["test"], per_query = evaluated(self.test, scores, metrics)
+            measured = measure_data(self.test, scores, metrics)
+            means["test"] = {name: values.mean() for name, values in measured.items()}
+            per_query = {name: values.values for name, values in measured.items()}
             first = replace(first, scores=scores)
         else:
             per_query = {
@@ -73,7 +75,7 @@ class Plan:
             metrics=means,
             per_query=per_query,
             repeats=tuple(one.metrics["test"] for one in outcomes),
-            tuning=_joined([one.tuning for one in outcomes]),
+            tuning=_join([one.tuning for one in outcomes]),
             train_seconds=_mean([one.train_seconds for one in outcomes]),
             train_cpu_seconds=_mean([one.train_cpu_seconds for one in outcomes]),
             predict_seconds=_mean([one.predict_seconds for one in outcomes]),
@@ -84,7 +86,7 @@ def make_plan(recipe: Recipe, splits: Splits) -> Plan:
     """The trainings that a recipe asks for; raises `DataError` if its data do not allow them."""
     compare = recipe.compare
     if compare is not None and compare.folds is not None:
-        return _by_folds(splits, compare.folds, recipe)
+        return _plan_folds(splits, compare.folds, recipe)
     prepared = prepare(splits, recipe.scale)
     seeds = {"": recipe.seed} if compare is None else {f"seed {one}": one for one in compare.seeds}
     parts = tuple(Part(label, seed, lambda: prepared) for label, seed in seeds.items())
@@ -92,7 +94,7 @@ def make_plan(recipe: Recipe, splits: Splits) -> Plan:
     return Plan(parts, splits["test"], sizes)
 
 
-def _by_folds(splits: Splits, n: int, recipe: Recipe) -> Plan:
+def _plan_folds(splits: Splits, n: int, recipe: Recipe) -> Plan:
     folds = make_folds(splits, n, recipe.seed)
 
     def part(tested: int) -> Part:
@@ -113,7 +115,7 @@ def _mean(values: Sequence[float | None]) -> float:
     return float(np.mean([value for value in values if value is not None]))
 
 
-def _joined(summaries: Sequence[TuningSummary | None]) -> TuningSummary | None:
+def _join(summaries: Sequence[TuningSummary | None]) -> TuningSummary | None:
     """What tuning cost in all parts; the parameters are those of the first."""
     tuned = [summary for summary in summaries if summary is not None]
     if len(tuned) < 2:

@@ -1,8 +1,9 @@
-"""The data of a recipe: loaded and checked against each other."""
+"""The data of a recipe: its splits, checked against each other, and folds over all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from rankplug.metrics import parse_metric
 from rankplug.recipe import Dataset, Files, Recipe
 from rankplug.solver import Data
 
-__all__ = ["Splits", "describe", "load_splits", "query_ids"]
+__all__ = ["Folds", "Splits", "describe", "load_splits", "make_folds"]
 
 Splits: TypeAlias = Mapping[str, Data]
 
@@ -45,11 +46,6 @@ def describe(data: Data) -> str:
         queries = "1 query" if data.n_queries == 1 else f"{data.n_queries:,} queries"
         return f"{queries}, {data.n_samples:,} rows, {data.n_features:,} features"
     return f"{data.n_samples:,} instances, {data.n_labels:,} labels, {data.n_features:,} features"
-
-
-def query_ids(data: Data) -> NDArray[Any]:
-    """The queries of a split, or the row numbers of its instances."""
-    return data.query_ids if isinstance(data, RankingData) else np.arange(data.n_samples)
 
 
 def _load(source: Dataset | Files) -> dict[str, Data]:
@@ -90,3 +86,88 @@ def _check_metric(name: str, split: str, data: Data) -> None:
         parse_metric(name).check(data.relevance[~np.isnan(data.relevance)])
     except DataError as error:
         raise DataError(f"{split} set: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """All data, and the fold of each query, or of each instance of label ranking.
+
+    Attributes
+    ----------
+    data : RankingData or LabelRankingData
+    fold : int64 ndarray of shape (n_queries,) or (n_samples,)
+        From 0 to ``n - 1``.
+    n : int
+    validated : bool
+        Whether the fold after the tested one is validation data.
+    """
+
+    data: Data
+    fold: NDArray[np.int64]
+    n: int
+    validated: bool
+
+    def splits(self, tested: int) -> dict[str, Data]:
+        """The data where one fold is the test set; "valid" if there is one."""
+        parts = {"test": self.fold == tested}
+        if self.validated:
+            parts["valid"] = self.fold == (tested + 1) % self.n
+        train = ~np.logical_or.reduce(list(parts.values()))
+        ordered = {"train": train, **dict(reversed(parts.items()))}
+        return {split: self.data.take(np.flatnonzero(part)) for split, part in ordered.items()}
+
+    def tested(self) -> Data:
+        """The test sets of all folds, one after the other."""
+        return self.data.take(np.argsort(self.fold, kind="stable"))
+
+
+def make_folds(splits: Splits, n: int, seed: int) -> Folds:
+    """Put all splits together and divide them at random.
+
+    Queries with the same id stay in one fold, whatever split they come from; they are not
+    joined, because files may count their queries anew.
+
+    Raises
+    ------
+    DataError
+        If there are too few queries.
+    """
+    validated = "valid" in splits
+    data, groups = _pool(_scale_alike(splits))
+    names, group = np.unique(groups, return_inverse=True)
+    if n > len(names):
+        raise DataError(
+            f"{n} folds need {n} {data.unit} or more, but there are {len(names)}: use fewer folds, "
+            "or compare by seeds"
+        )
+    if n == 2 and validated:
+        raise DataError(
+            "2 folds leave nothing for training, because the data have a validation set: use 3 "
+            "folds or more, or leave out the validation set"
+        )
+    fold = np.random.default_rng(seed).permutation(len(names))[group] % n
+    return Folds(data, fold, n, validated)
+
+
+def _scale_alike(splits: Splits) -> Splits:
+    """The splits, all scaled as the training set was when it was prepared."""
+    scalings = [data.scaling for data in splits.values()]
+    if not any(scalings):
+        return splits
+    if scalings[0] is None:
+        raise DataError(
+            "folds over all data need splits that are scaled alike, but the training set was not "
+            "scaled when it was prepared and another one was"
+        )
+    return {split: scalings[0].of(data) for split, data in splits.items()}
+
+
+def _pool(splits: Splits) -> tuple[Data, NDArray[Any]]:
+    """All rows, and what must not be divided."""
+    parts: list[Any] = list(splits.values())
+    data: Data = type(parts[0]).stack(parts)
+    ids = data.example_ids
+    if isinstance(data, RankingData) and len(np.unique(ids)) < len(ids):
+        names = [f"{split}/{one}" for split, part in splits.items() for one in part.example_ids]
+        return replace(data, query_ids=np.array(names)), ids
+    return data, ids

@@ -1,4 +1,4 @@
-"""A solver's turn: tuned, trained and scored as often as the plan says, whatever happens."""
+"""A solver's turn in a run: it is tuned, trained and scored as often as the plan says."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rankplug.report import Outcome, ParetoTrials
 from rankplug.report.costs import learning_curve, measure, seconds_to_share
 from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
-from rankplug.runner.trainer import Prepared, scored, trained
-from rankplug.runner.tuner import Search, TrialLog, is_tunable, tuned
+from rankplug.runner.search import Search, TrialLog, is_tunable, search
+from rankplug.runner.training import Prepared, score, train
 from rankplug.solver import Progress, Solver
 
 __all__ = ["Turn"]
@@ -91,12 +91,14 @@ class Turn:
         return outcomes
 
     def _is_tuned(self, data: Prepared) -> bool:
-        return self.recipe.tune is not None and is_tunable(self.solver, self.entry, data.train)
+        return self.recipe.tune is not None and is_tunable(
+            self.solver, self.entry, data.scaled.train
+        )
 
     def _tune(self, part: Part, data: Prepared) -> Solver:
         self.logs.append(TrialLog(self.recipe))
-        told = self.observers.tuning_started(self.entry.name, part.label)
-        return tuned(
+        observers = self.observers.tuning_started(self.entry.name, part.label)
+        return search(
             self.solver,
             self.entry,
             self.recipe,
@@ -104,19 +106,19 @@ class Turn:
             study_name=" ".join(filter(None, (self.entry.name, part.label))),
             storage=self.storage,
             resume=self.resume,
-            observers=[self.logs[-1], *told],
-            search=self.search,
+            observers=[self.logs[-1], *observers],
+            tuner=self.search,
         )
 
     def _train(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
         name = self.entry.name
         self.observers.training_started(name, part.label, solver)
 
-        def tell(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             self.observers.progress(name, progress)
 
-        outcome = trained(outcome, solver, data, part.seed, tell)
-        return scored(outcome, self.recipe.metrics, data.splits)
+        outcome = train(outcome, solver, data.scaled, part.seed, report)
+        return score(outcome, self.recipe.metrics, data.splits)
 
     def _with_costs(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
         assert outcome.result is not None
@@ -126,12 +128,12 @@ class Turn:
             return replace(outcome, costs=costs)
         curve = learning_curve(
             solver,
-            data.train,
+            data.scaled.train,
             test,
             self.recipe.primary_metric,
-            valid=data.valid,
+            valid=data.scaled.valid,
             random_state=part.seed,
-            scaling=data.scaling,
+            scaling=data.scaled.scaling,
         )
         reached = seconds_to_share(curve, self.recipe.primary_metric)
         if reached is not None:

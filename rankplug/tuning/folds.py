@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import RankingData, ScaleName
+from rankplug.data import ScaleName
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import Metric
-from rankplug.metrics.evaluation import Measured, measure_instances, measure_queries
+from rankplug.metrics.evaluation import Measured, measure_data
 from rankplug.models import ScaledParts, scale_parts
 from rankplug.parameters import Integer
 from rankplug.solver import Data
@@ -89,9 +89,7 @@ class TuningTask:
     def measure(self, data: Data, scores: NDArray[np.float64]) -> Measured:
         """The metric of each query, and how much it counts."""
         name = str(self.metric)
-        if isinstance(data, RankingData):
-            return measure_queries(data.relevance, scores, data.qid, name)[name]
-        return measure_instances(data.relevance, scores, name)[name]
+        return measure_data(data, scores, name)[name]
 
 
 def make_folds(data: Data, n_folds: int, seed: int, scale: ScaleName) -> tuple[Fold, ...]:

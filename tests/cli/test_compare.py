@@ -20,7 +20,7 @@ from rankplug.metrics import evaluate, per_query
 from rankplug.recipe import Compare, Dataset, Entry, Recipe
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, experiment, run, turn
-from rankplug.runner.folds import make_folds
+from rankplug.runner.splits import make_folds
 
 RECIPE = Recipe(
     "demo",
@@ -267,14 +267,14 @@ def test_seeds_repeat_on_the_splits_of_the_recipe(tmp_path):
 def test_a_solver_that_fails_in_a_fold_fails(tmp_path, monkeypatch):
     calls = []
 
-    def trained(*arguments):
+    def train(*arguments):
         calls.append(arguments)
         if len(calls) == 3:
             raise DataError("no preference pair")
         return original(*arguments)
 
-    original = turn.trained
-    monkeypatch.setattr(turn, "trained", trained)
+    original = turn.train
+    monkeypatch.setattr(turn, "train", train)
     report = run(by_folds(), output=tmp_path / "out")
     assert [outcome.status for outcome in report.outcomes] == ["failed", "converged"]
     assert report.outcomes[0].error == "no preference pair"

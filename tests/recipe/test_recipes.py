@@ -9,9 +9,8 @@ import yaml
 from rankplug.recipe import Dataset, Files
 from rankplug.recipe.loader import load_recipe
 from rankplug.recipe.packaged import packaged_recipes, summary
-from rankplug.report import REPORT_FILES
+from rankplug.report import REPORT_FILES, SANITY_SOLVERS
 from rankplug.runner import run, turn
-from rankplug.runner.sanity import SANITY_SOLVERS
 from rankplug.solver import solver_class
 
 ROOT = Path(__file__).parents[2]

@@ -19,10 +19,9 @@ from rankplug.runner import (
     default_output,
     experiment,
     run,
-    sanity,
     turn,
 )
-from rankplug.runner.sanity import SANITY_SOLVERS, competitors
+from rankplug.runner.experiment import SANITY_SOLVERS, competitors
 from rankplug.solver import Progress, Solver, SolverResult, SolverTags, make_solver, solver_class
 
 ERRORS = {
@@ -368,7 +367,7 @@ def test_sanity_rankers_are_not_added_twice_nor_needed(monkeypatch):
     def missing(name):
         raise UnknownNameError("solver", name, [])
 
-    monkeypatch.setattr(sanity, "solver_class", missing)
+    monkeypatch.setattr(experiment, "solver_class", missing)
     assert competitors(recipe(GOOD, sanity=True), ranking_data(0)) == (GOOD,)
 
 

@@ -6,7 +6,7 @@ from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.recipe import Dataset, Files, Recipe
 from rankplug.runner import splits as module
-from rankplug.runner.splits import describe, load_splits, query_ids
+from rankplug.runner.splits import describe, load_splits
 
 
 def recipe(data, **values):
@@ -35,13 +35,13 @@ def test_an_embedded_set_has_three_parts():
     for split in splits:
         np.testing.assert_array_equal(splits[split].X, getattr(expected, split).X)
     assert describe(splits["train"]) == "3 queries, 300 rows, 64 features"
-    assert query_ids(splits["valid"]).tolist() == [3]
+    assert splits["valid"].example_ids.tolist() == [3]
 
 
 def test_label_ranking_data_are_described_by_instances():
     splits = load_splits(recipe(Dataset("wine"), metrics=("kendall_tau",)))
     assert describe(splits["test"]) == "36 instances, 3 labels, 13 features"
-    assert query_ids(splits["test"]).tolist() == list(range(36))
+    assert splits["test"].example_ids.tolist() == list(range(36))
 
 
 def test_files_get_the_features_of_the_training_set(tmp_path):

@@ -1,4 +1,4 @@
-"""Tuning of a solver before it is trained, within the recipe's budget."""
+"""Search for the parameters of a recipe's entry, and the log of its trials."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rankplug.runner.splits import Splits
 from rankplug.solver import Data, Solver
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
-__all__ = ["Search", "TrialLog", "is_tunable", "tuned"]
+__all__ = ["Search", "TrialLog", "is_tunable", "search"]
 
 Search: TypeAlias = Callable[..., TuneResult]
 """`rankplug.tune`, or a function with its arguments."""
 
-_FOLDS = 5
+_FOLDS = 5  # the usual number, as of `rankplug.tune`
 
 
 class TrialLog(TuneObserver):
@@ -82,7 +82,7 @@ def is_tunable(solver: Solver, entry: Entry, data: Data) -> bool:
     return bool(_searched(solver, entry, data))
 
 
-def tuned(
+def search(
     solver: Solver,
     entry: Entry,
     recipe: Recipe,
@@ -92,13 +92,13 @@ def tuned(
     storage: str | Path,
     resume: bool,
     observers: Iterable[TuneObserver],
-    search: Search | None = None,
+    tuner: Search | None = None,
 ) -> Solver:
     """The solver with the parameters that its study has found; raises as `rankplug.tune`."""
     settings, train = _settings(recipe), splits["train"]
     by_valid = settings.folds is None and "valid" in splits
     has_path = solver.tags.warm_start and "C" in _searched(solver, entry, train)
-    result = (search or tune)(
+    result = (tuner or tune)(
         solver,
         train,
         metric=settings.metric or recipe.primary_metric,
