@@ -4,11 +4,8 @@ from rankplug.data.arrays import (
     Matrix,
     as_matrix,
     even_spans,
-    expand_group,
     far_origin,
-    group_queries,
     n_stored,
-    rank_in_queries,
     real_array,
     real_vector,
     row_blocks,
@@ -18,6 +15,7 @@ from rankplug.data.arrays import (
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.labels import LabelRankingData
+from rankplug.data.queries import expand_group, group_queries, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
 

@@ -18,16 +18,14 @@ __all__ = [
     "as_matrix",
     "csr_of_parts",
     "even_spans",
-    "expand_group",
     "far_origin",
-    "group_queries",
     "index_type",
-    "integers_or_strings",
     "n_stored",
-    "query_id_vector",
-    "rank_in_queries",
+    "non_numeric_columns",
+    "plain_array",
     "real_array",
     "real_vector",
+    "refuse_masked",
     "row_blocks",
     "row_slice",
     "stack_rows",
@@ -36,8 +34,8 @@ __all__ = [
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
 
-_EXACT_FLOAT_INTEGERS = 2.0**53
 _SAMPLE_ROWS = 1000
+_MOST_NAMED = 10  # columns, so that a message stays readable
 _FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
 
 
@@ -85,7 +83,7 @@ def real_vector(values: ArrayLike, what: str, n_samples: int) -> NDArray[np.floa
 
 def real_array(values: Any, what: str, *, allow_nan: bool = False) -> NDArray[np.float64]:
     """Numbers as a float64 array without infinity and, by default, without NaN."""
-    given = tables.numbers_or_same(_as_array(values, what))
+    given = tables.numbers_or_same(plain_array(values, what))
     if given.dtype.kind == "c":
         raise DataError(f"{what} holds complex numbers: Complex data not supported")
     if given.dtype.kind not in "fiubO":
@@ -202,100 +200,54 @@ def stack_rows(matrices: Sequence[Matrix]) -> Matrix:
     return np.concatenate(matrices)
 
 
-def group_queries(
-    qid: ArrayLike | None, n_samples: int
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
-    """Find the queries: ``(query_ptr, query_ids, order)``.
-
-    Queries come in order of first appearance and keep the order of their rows; `order` is
-    None when every query's rows already stand together.
-
-    Raises
-    ------
-    DataError
-        If `qid` has the wrong length, missing values or ids that cannot be compared.
-    """
-    if qid is None:
-        return np.array([0, n_samples]), np.zeros(1, dtype=np.int64), None
-    ids = query_id_vector(qid, n_samples)
-    heads = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
-    if len(np.unique(ids[heads])) == len(heads):
-        return np.append(heads, n_samples), ids[heads], None
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    query = rank[inverse]
-    order = np.argsort(query, kind="stable")
-    query_ptr = np.concatenate(([0], np.cumsum(np.bincount(query))))
-    return query_ptr, ids[np.sort(first)], order
+def _reads_as_number(value: Any) -> bool:
+    """Whether it is a number, or text that NumPy reads as one."""
+    try:
+        return tables.is_number(value) or isinstance(float(value), float)
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
-def rank_in_queries(
-    scores: NDArray[np.float64], qid: ArrayLike | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order the rows of each query: ``(ranks, best_first)``.
-
-    `ranks` holds the rank of each row in its query, 1 = best; `best_first` the rows, query by
-    query in order of first appearance. Rows with equal scores keep their order.
+def plain_array(values: Any, what: str) -> NDArray[Any]:
+    """The values as a NumPy array, as they are.
 
     Raises
     ------
     DataError
-        If `qid` has the wrong length, missing values or ids that cannot be compared.
+        If they are of no common shape, or some of them are masked.
     """
-    query_ptr, _, order = group_queries(qid, len(scores))
-    sizes = np.diff(query_ptr)
-    query = np.repeat(np.arange(len(sizes)), sizes)
-    if order is not None:
-        query[order] = query.copy()
-    ranks = np.empty(len(scores), dtype=np.int64)
-    best_first = np.lexsort((-scores, query))
-    ranks[best_first] = np.arange(len(scores)) - np.repeat(query_ptr[:-1], sizes) + 1
-    return ranks, best_first
-
-
-def expand_group(group: ArrayLike, n_samples: int) -> NDArray[np.int64]:
-    """Query numbers of the rows from the sizes of consecutive queries."""
-    sizes = np.asarray(group)
-    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
-        raise DataError("group must be a one-dimensional array of query sizes (integers >= 0)")
-    # As Python's integers, whose sum does not overflow.
-    total = sum(sizes.tolist())
-    if total != n_samples:
-        raise DataError(f"group adds up to {total} rows but X has {n_samples}")
-    return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def integers_or_strings(values: NDArray[Any], what: str) -> NDArray[Any]:
-    """Objects as an array of their common kind: int64 (strings if too large) or str.
-
-    Raises
-    ------
-    DataError
-        If a value is missing, or they are not all integers or all strings.
-    """
-    missing = [row for row, value in enumerate(values) if tables.is_missing(value)]
-    if missing:
-        raise DataError(f"{what} is missing (None or NaN) at row {missing[0]}")
-    kinds = {type(value) for value in values}
-    if all(issubclass(kind, str) for kind in kinds):
-        return values.astype(np.str_)
-    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-        fits = all(-(2**63) <= int(value) < 2**63 for value in values)
-        return values.astype(np.int64 if fits else np.str_)
-    names = ", ".join(sorted(kind.__name__ for kind in kinds))
-    raise DataError(f"{what} mixes values of types {names}: make them all integers or all strings")
-
-
-def _as_array(values: Any, what: str) -> NDArray[Any]:
+    refuse_masked(values, what)
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} cannot be made an array: {error}") from None
 
 
+def refuse_masked(values: Any, what: str) -> None:
+    """Raise `DataError` if some values are masked: NumPy would hand out what lies beneath."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = zip(("row", "column"), np.argwhere(np.ma.getmaskarray(values))[0], strict=False)
+        where = ", ".join(f"{axis} {at}" for axis, at in place)
+        raise DataError(
+            f"{what} is masked at {where}: fill in the masked values, as with .filled(), or leave "
+            "these rows out"
+        )
+
+
+def non_numeric_columns(X: NDArray[Any]) -> str | None:
+    """The columns of objects or text that hold something else than numbers, in words."""
+    if X.ndim != 2 or X.dtype.kind not in "OUS":
+        return None
+    found = []
+    for j in range(X.shape[1]):
+        odd = next((value for value in X[:, j] if not _reads_as_number(value)), None)
+        if odd is not None:
+            found.append(f"column {j} ({type(odd).__name__} {odd!r:.40})")
+    return f"{', '.join(found[:_MOST_NAMED])}{', ...' if len(found) > _MOST_NAMED else ''}" or None
+
+
 def _dense(X: Any) -> NDArray[Any]:
-    array = _as_array(X, "X")
+    array = plain_array(X, "X")
     if array.ndim != 2:
         raise DataError(
             f"X has {array.ndim} dimension(s); it needs two, (n_samples, n_features). Reshape your "
@@ -306,7 +258,8 @@ def _dense(X: Any) -> NDArray[Any]:
         with np.errstate(over="ignore"):  # infinity is looked for later
             return np.ascontiguousarray(array, dtype=dtype)
     except (OverflowError, TypeError, ValueError) as error:
-        raise DataError(f"X must hold numbers only: {error}") from None
+        wrong = non_numeric_columns(array) or error
+        raise DataError(f"X must hold numbers only: {wrong}") from None
 
 
 def _csr(X: Any) -> sparse.csr_array:
@@ -363,41 +316,4 @@ def _require_finite(matrix: Matrix, names: Sequence[str] | None) -> None:
     raise DataError(
         f"X contains {kind} at row {row}, column {column}{name}: "
         "fill in or drop missing values and clip infinite ones before ranking"
-    )
-
-
-def query_id_vector(qid: ArrayLike, n_samples: int) -> NDArray[Any]:
-    """One query id for each row, of a type that can be compared; integers or strings as a rule.
-
-    Raises
-    ------
-    DataError
-        If the length is wrong, or ids are missing or cannot be compared.
-    """
-    ids = _as_array(qid, "qid")
-    if ids.ndim == 2 and ids.shape[1] == 1:
-        ids = ids.ravel()
-    if ids.ndim != 1 or len(ids) != n_samples:
-        raise DataError(f"X has {n_samples} rows but qid has shape {ids.shape}")
-    if ids.dtype.kind == "f":
-        ids = _float_query_ids(ids, qid)
-    if ids.dtype.kind in "mM" and np.isnat(ids).any():
-        raise DataError(f"qid is missing (NaT) at row {np.flatnonzero(np.isnat(ids))[0]}")
-    if ids.dtype.kind in "OT":
-        return integers_or_strings(ids.astype(object), "qid")
-    if ids.dtype.kind not in "iufUSbMm":
-        raise DataError(f"qid must hold integers or strings, not values of type {ids.dtype}")
-    return ids
-
-
-def _float_query_ids(ids: NDArray[Any], qid: ArrayLike) -> NDArray[Any]:
-    if not np.isfinite(ids).all():
-        raise DataError(f"qid is missing (NaN) at row {np.flatnonzero(~np.isfinite(ids))[0]}")
-    if np.abs(ids).max(initial=0) < _EXACT_FLOAT_INTEGERS:
-        return ids
-    if not hasattr(qid, "dtype"):  # NumPy turned large Python integers into floats
-        return np.asarray(qid, dtype=object)
-    raise DataError(
-        f"qid holds floating-point ids of 2^53 or more ({np.abs(ids).max():.17g}), where different "
-        "ids become equal: pass integers or strings"
     )

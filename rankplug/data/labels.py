@@ -11,15 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankplug.data import tables
-from rankplug.data.arrays import (
-    Matrix,
-    as_matrix,
-    integers_or_strings,
-    real_array,
-    stack_rows,
-    take_rows,
-)
+from rankplug.data.arrays import Matrix, as_matrix, plain_array, real_array, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
+from rankplug.data.queries import integers_or_strings
 from rankplug.exceptions import DataError
 
 __all__ = ["LabelRankingData"]
@@ -80,7 +74,7 @@ class LabelRankingData(PreferenceData):
         if tables.is_table(Y):
             labels = tables.column_names(Y) if labels is None else labels
             Y = tables.to_matrix(Y)
-        values = np.asarray(Y)
+        values = plain_array(Y, "relevance Y")
         if values.ndim == 1:
             relevance, label_array = _one_hot(values)
         elif values.ndim == 2:

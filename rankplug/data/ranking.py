@@ -12,16 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from rankplug.data.arrays import (
-    Matrix,
-    as_matrix,
-    expand_group,
-    group_queries,
-    real_vector,
-    stack_rows,
-    take_rows,
-)
+from rankplug.data.arrays import Matrix, as_matrix, real_array, real_vector, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
+from rankplug.data.queries import expand_group, group_queries
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
 
@@ -93,8 +86,9 @@ class RankingData(PreferenceData):
             Query ids, integers or strings in any order; all rows are one query if omitted.
         group : array-like of shape (n_queries,), optional
             Query sizes of consecutive rows, instead of `qid`.
-        sample_weight : array-like of shape (n_samples,), optional
-            Non-negative weights that are constant within a query: pairs take their query's.
+        sample_weight : array-like of shape (n_samples,) or (n_queries,), optional
+            Non-negative weights of rows, constant within a query: pairs take their query's. Or
+            one for each query, where the rows of a query stand together.
         feature_names : sequence of str, optional
             Taken from the table's columns where `X` is a table.
 
@@ -115,10 +109,7 @@ class RankingData(PreferenceData):
             matrix, relevance = matrix[order], relevance[order]
         weight = None
         if sample_weight is not None:
-            per_row = real_vector(sample_weight, "sample_weight", n_samples)
-            weight = _query_weight(
-                per_row if order is None else per_row[order], query_ptr, query_ids
-            )
+            weight = _query_weight(sample_weight, query_ptr, query_ids, order)
         return cls(matrix, relevance, query_ptr, query_ids, weight, names, order)
 
     @property
@@ -309,10 +300,28 @@ def _pair_counts(relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]) -
 
 
 def _query_weight(
-    weight: NDArray[np.float64], query_ptr: NDArray[np.int64], query_ids: NDArray[Any]
+    sample_weight: ArrayLike,
+    query_ptr: NDArray[np.int64],
+    query_ids: NDArray[Any],
+    order: NDArray[np.int64] | None,
 ) -> NDArray[np.float64]:
+    """The weight of each query, from those of its rows or from one a query."""
+    n_queries, n_samples = len(query_ids), int(query_ptr[-1])
+    weight = real_array(sample_weight, "sample_weight")
+    a_query = weight.shape == (n_queries,) and 1 < n_queries < n_samples
+    if a_query and order is not None:
+        raise DataError(
+            f"sample_weight has {n_queries} values, one a query, but the rows of a query do not "
+            "stand together: give one for each row"
+        )
+    if not a_query:
+        weight = real_vector(weight, "sample_weight", n_samples)
     if np.any(weight < 0):
-        raise DataError(f"sample_weight is negative at row {np.flatnonzero(weight < 0)[0]}")
+        where = f"{'query' if a_query else 'row'} {np.flatnonzero(weight < 0)[0]}"
+        raise DataError(f"sample_weight is negative at {where}")
+    if a_query:
+        return weight
+    weight = weight if order is None else weight[order]
     first = weight[query_ptr[:-1]]
     varying = np.flatnonzero(weight != np.repeat(first, np.diff(query_ptr)))
     if varying.size:

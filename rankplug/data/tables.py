@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError, nearest
 
-__all__ = ["column", "column_names", "is_missing", "is_table", "numbers_or_same", "to_matrix"]
+__all__ = [
+    "column",
+    "column_names",
+    "is_missing",
+    "is_number",
+    "is_table",
+    "numbers_or_same",
+    "to_matrix",
+]
 
 _ROWS_AT_ONCE = 4096
 
@@ -71,14 +79,20 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     DataError
         If a column is missing or not numeric; all of them are named.
     """
-    chosen = column_names(table) if names is None else list(names)
-    known = set(column_names(table))
-    missing = [name for name in chosen if name not in known]
+    known = column_names(table)
+    chosen = known if names is None else list(names)
+    missing = set(chosen) - set(known)
     if missing:
-        raise DataError(f"missing feature columns: {', '.join(missing)}")
-    columns = [numbers_or_same(values) for values in _columns(table, chosen)]
+        raise DataError(
+            f"missing feature columns: {', '.join(name for name in chosen if name in missing)}"
+        )
+    if names is None:
+        found = [_read_column(table, name, j) for j, name in enumerate(known)]
+    else:
+        found = _columns(table, chosen)
+    columns = [numbers_or_same(values) for values in found]
     wrong = [
-        f"{name} ({values.dtype})"
+        f"{name} ({_kind(values)})"
         for name, values in zip(chosen, columns, strict=True)
         if values.dtype.kind not in "fiub"
     ]
@@ -90,6 +104,19 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     return _side_by_side(columns)
 
 
+def _kind(values: NDArray[Any]) -> str:
+    """What a column that is not numeric holds: the type of its first odd value, or its dtype."""
+    if values.dtype.kind in "OT":
+        odd = next((type(value).__name__ for value in values if not is_number(value)), "object")
+        return {"str": "text", "ndarray": "list"}.get(odd, odd)
+    return "text" if values.dtype.kind == "U" else str(values.dtype)
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a real number, or missing."""
+    return isinstance(value, numbers.Real | Decimal | np.bool_) or is_missing(value)
+
+
 def is_missing(value: Any) -> bool:
     """Whether `value` is None, NaN, NaT or ``pandas.NA``."""
     if value is None:
@@ -98,16 +125,15 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)
     except TypeError:  # pandas.NA is neither equal to itself nor different
         return True
+    except ValueError:  # an array: a value of its own, or several
+        return False
 
 
 def numbers_or_same(values: NDArray[Any]) -> NDArray[Any]:
     """Objects that are all real numbers or missing as float64 with NaN; else `values` itself."""
     if values.dtype != object:
         return values
-    if not all(
-        isinstance(value, numbers.Real | Decimal | np.bool_) or is_missing(value)
-        for value in values.flat
-    ):
+    if not all(is_number(value) for value in values.flat):
         return values
     converted = [np.nan if is_missing(value) else _float(value) for value in values.flat]
     return np.array(converted, dtype=np.float64).reshape(values.shape)

@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from rankplug.data import tables
+from rankplug.data.arrays import non_numeric_columns, refuse_masked
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.metrics import weighted_mean
 from rankplug.models import Model
@@ -62,19 +64,27 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
                 f"X is a {type(X).__name__} of a boosting library: take data = "
                 "rankplug.boosting.ranking_data(X), and pass data.X, data.relevance, qid=data.qid"
             )
+        refuse_masked(X, "X")
+        if isinstance(X, np.ndarray):
+            X = tables.numbers_or_same(X)
+        own = tables.is_table(X)  # converted here, as scikit-learn's errors name no columns
         try:
             with np.errstate(over="ignore"):
-                return validate_data(
+                checked = validate_data(
                     self,
                     X,
                     reset=reset,
                     accept_sparse="csr",
                     dtype=[np.float64, np.float32],
                     ensure_all_finite=False,
+                    skip_check_array=own,
                 )
         except (OverflowError, TypeError, ValueError) as error:
             kind = _DataTypeError if isinstance(error, TypeError) else DataError
-            raise kind(str(error).split("\n[")[0]) from None  # without the whole array
+            wrong = non_numeric_columns(X) if isinstance(X, np.ndarray) else None
+            text = str(error).split("\n[")[0]  # without the whole array
+            raise kind(f"{text}: {wrong}" if wrong else text) from None
+        return tables.to_matrix(X) if own else checked
 
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)

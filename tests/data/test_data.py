@@ -1,3 +1,8 @@
+import datetime
+import re
+from decimal import Decimal
+from uuid import UUID
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,7 +13,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, RankingData, as_matrix, group_queries
+from rankplug.estimators import Ranker
 from rankplug.exceptions import DataError
+from rankplug.models import LinearModel
 
 qids = st.lists(st.integers(0, 4), min_size=1, max_size=30)
 
@@ -255,7 +262,7 @@ invalid_features = {
     "sparse nan": (sparse.csr_array(nan_at(3, 2)), r"NaN at row 3, column 2"),
     "sparse gap": (sparse.csr_array(np.diag([0, 0, 1, np.inf])), r"row 3, column 3"),
     "table": (pd.DataFrame(nan_at(2, 1), columns=list("abc")), r"row 2, column 1 \(b\)"),
-    "text column": (pd.DataFrame({"a": [1], "b": ["x"]}), r"not numbers: b \(object\)"),
+    "text column": (pd.DataFrame({"a": [1], "b": ["x"]}), r"not numbers: b \(text\)"),
     "date column": (pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}), "not numbers: d"),
     "complex": (np.ones((2, 2), dtype=complex), "Complex data not supported"),
     "text": (np.array([["a", "b"]]), "must hold numbers"),
@@ -467,3 +474,107 @@ def test_labels_are_taken_by_instance():
     assert part.relevance.tolist() == [[2.0, 1.0], [0.0, 1.0]]
     with pytest.raises(DataError, match="no instance at position 3: there are 3"):
         data.take([3])
+
+
+def day(number):
+    return datetime.date(2020, 1, number)
+
+
+IDS = {
+    "decimal numbers": ([Decimal(7), Decimal(7), Decimal("8.0")], [7, 8]),
+    "decimal fractions": ([Decimal("0.5"), Decimal("0.5"), Decimal("0.7")], ["0.5", "0.7"]),
+    "dates": ([day(2), day(2), day(1)], ["2020-01-02", "2020-01-01"]),
+    "times with a zone": (
+        pd.to_datetime(["2020-01-02", "2020-01-02", "2020-01-01"]).tz_localize("UTC"),
+        ["2020-01-02 00:00:00+00:00", "2020-01-01 00:00:00+00:00"],
+    ),
+    "periods": (pd.PeriodIndex(["2021", "2021", "2020"], freq="Y"), ["2021", "2020"]),
+    "UUIDs": ([UUID(int=2), UUID(int=2), UUID(int=1)], [str(UUID(int=2)), str(UUID(int=1))]),
+    "bytes": (pd.Series([b"b", b"b", b"a"]), [b"b", b"a"]),
+}
+
+
+@pytest.mark.parametrize(("qid", "ids"), IDS.values(), ids=IDS)
+@pytest.mark.parametrize("make", [list, pd.Series], ids=["list", "series"])
+def test_ids_of_one_kind_are_ids(qid, ids, make):
+    data = RankingData.from_arrays(np.eye(3), [0, 1, 0], make(qid))
+    assert data.query_ids.tolist() == ids
+    assert data.query_ptr.tolist() == [0, 2, 3]
+
+
+def test_ids_of_two_kinds_are_refused():
+    with pytest.raises(DataError, match="qid mixes values of types Decimal, date"):
+        RankingData.from_arrays(np.eye(2), [0, 1], [Decimal(1), day(1)])
+
+
+def test_a_weight_a_query_is_taken_where_rows_of_queries_stand_together():
+    y, qid = [0, 1, 2, 0, 1], ["b", "b", "b", "a", "a"]
+    by_row = RankingData.from_arrays(np.eye(5), y, qid, sample_weight=[2, 2, 2, 3, 3])
+    for one_a_query in (
+        RankingData.from_arrays(np.eye(5), y, qid, sample_weight=[2, 3]),
+        RankingData.from_arrays(np.eye(5), y, group=[3, 2], sample_weight=[2, 3]),
+    ):
+        assert one_a_query.query_weight.tolist() == by_row.query_weight.tolist() == [2.0, 3.0]
+    with pytest.raises(DataError, match="rows of a query do not stand together: give one for each"):
+        RankingData.from_arrays(np.eye(3), [0, 1, 2], [1, 2, 1], sample_weight=[1, 2])
+    with pytest.raises(DataError, match="sample_weight is negative at query 1"):
+        RankingData.from_arrays(np.eye(5), y, qid, sample_weight=[1, -1])
+
+
+def masked(values):
+    return np.ma.masked_equal(values, 9)
+
+
+MASKED = {
+    "X": ({"X": masked([[1.0, 9.0], [2.0, 3.0]])}, "X is masked at row 0, column 1: fill in"),
+    "y": ({"y": masked([1, 9])}, "relevance y is masked at row 1"),
+    "qid": ({"qid": masked([9, 2])}, "qid is masked at row 0"),
+    "weight": ({"sample_weight": masked([1.0, 9.0])}, "sample_weight is masked at row 1"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), MASKED.values(), ids=MASKED)
+def test_masked_values_are_refused(given, message):
+    arrays = {"X": [[1.0, 2.0], [2.0, 3.0]], "y": [0, 1], "qid": [1, 1], **given}
+    with pytest.raises(DataError, match=message):
+        RankingData.from_arrays(**arrays)
+    with pytest.raises(DataError, match=message):
+        Ranker().fit(**arrays)
+
+
+def test_masked_labels_are_refused_and_masks_of_nothing_are_not():
+    with pytest.raises(DataError, match="relevance Y is masked at row 0, column 1"):
+        LabelRankingData.from_arrays(np.eye(2), masked([[1, 9], [0, 1]]))
+    whole = masked([[1.0, 2.0], [3.0, 4.0]])
+    assert RankingData.from_arrays(whole, [0, 1]).X.tolist() == whole.data.tolist()
+
+
+NO_NUMBERS = {
+    "lists": ([[1, 2], [3, 4]], "v (list)"),
+    "categories": (pd.Categorical(["a", "b"]), "v (text)"),
+    "times": (pd.to_datetime(["2020", "2021"]), "v (datetime64"),
+    "dates": ([day(1), day(2)], "v (date)"),
+    "durations": (pd.to_timedelta([1, 2]), "v (timedelta64"),
+    "periods": (pd.PeriodIndex(["2020", "2021"], freq="Y"), "v (Period)"),
+    "dicts": ([{}, {}], "v (dict)"),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_columns_that_are_no_numbers_are_named_from_every_way_in(values, message):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "v": values})
+    model = LinearModel([1.0, 2.0], ["a", "v"])
+    ranker = Ranker().fit(pd.DataFrame({"a": [1.0, 2.0], "v": [3.0, 1.0]}), [0, 1])
+    for use in (
+        lambda: RankingData.from_arrays(frame, [0, 1]),
+        lambda: Ranker().fit(frame, [0, 1]),
+        lambda: ranker.predict(frame),
+        lambda: model.predict(frame),
+    ):
+        with pytest.raises(DataError, match=re.escape(f"not numbers: {message}")):
+            use()
+    if frame.to_numpy().dtype == object:
+        with pytest.raises(DataError, match=r"column 1 \("):
+            Ranker().fit(frame.to_numpy(), [0, 1])
+        with pytest.raises(DataError, match=r"X must hold numbers only: column 1 \("):
+            RankingData.from_arrays(frame.to_numpy(), [0, 1])

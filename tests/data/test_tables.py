@@ -98,7 +98,7 @@ def test_float32_is_kept_if_all_columns_are(types, expected):
 @makers
 def test_all_wrong_columns_are_named(make):
     table = make({"a": ["x"], "b": [1], "c": ["y"]})
-    with pytest.raises(DataError, match=r"not numbers: a \(object\), c \(object\); encode"):
+    with pytest.raises(DataError, match=r"not numbers: a \(text\), c \(text\); encode"):
         tables.to_matrix(table)
     with pytest.raises(DataError, match="missing feature columns: z, y"):
         tables.to_matrix(table, ["z", "b", "y"])

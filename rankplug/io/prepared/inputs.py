@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import Matrix, tables
-from rankplug.data.arrays import query_id_vector
+from rankplug.data.queries import query_id_vector
 from rankplug.exceptions import DataError
 from rankplug.io import arrow_files, csv_files
 from rankplug.io.columns import Roles
