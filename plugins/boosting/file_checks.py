@@ -303,7 +303,7 @@ def _check_lightgbm_tree(items: dict[str, str], n_features: int) -> None:
     _require_depth(left, right)
 
 
-def _numbers(text: str, kind: type, count: int) -> NDArray[np.int64] | NDArray[np.float64]:
+def _numbers(text: str, kind: type, count: int) -> NDArray[Any]:
     """So many numbers between blanks."""
     words = text.split(" ") if text else []
     _require(len(words) == count, f"{len(words)} numbers instead of {count}")

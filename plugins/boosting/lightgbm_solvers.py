@@ -1,27 +1,129 @@
-"""LightGBM's own ranking objectives, and the exact loss of all pairs, as solvers."""
+"""Solvers that grow LightGBM's trees: its own ranking objectives, and the loss of all pairs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from scipy import sparse
 
+from rankplug.boosting import ranking_metric
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
-from rankplug.parameters import Choice, Integer, Parameter
-from rankplug.solver import Data, SolverTags
-from rankplug_plugins.boosting.all_pairs import AllPairsLoss
-from rankplug_plugins.boosting.lightgbm_trees import LightGBMTrees
-from rankplug_plugins.boosting.relevance import gains, levels
+from rankplug.models import Model
+from rankplug.parameters import Integer
+from rankplug.shards import RemoteRankingData
+from rankplug.solver import Data, Monitor, SolverTags
+from rankplug_plugins.boosting.boosted_trees import BoostedTrees, log_name
+from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
+from rankplug_plugins.boosting.losses import (
+    PairLoss,
+    PairWeight,
+    gains,
+    levels,
+    pair_weight_space,
+    scaled_pair_loss,
+)
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["LightGBMAllPairs", "LightGBMLambdarank"]
 
-_LARGEST_QUERY = 10_000
-_STEPS = 1_000
+_LARGEST_QUERY = 10_000  # that LightGBM's ranking objectives take
+_GAIN_STEPS = 1_000  # of real relevance, whose gains are made integers
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
+class LightGBMTrees(BoostedTrees):
+    """Boosted trees by LightGBM; a subclass says for which loss.
+
+    Parameters
+    ----------
+    num_leaves, min_child_samples : int
+        Most leaves of a tree, least rows of a leaf.
+    n_estimators, learning_rate, ...
+        See `BoostedTrees`.
+    """
+
+    library = "LightGBM"
+
+    num_leaves: Annotated[int, Integer(2, 131072)] = 31
+    min_child_samples: Annotated[int, Integer(0)] = 20
+
+    @property
+    def _native_error(self) -> type[Exception]:
+        from lightgbm.basic import LightGBMError
+
+        error: type[Exception] = LightGBMError
+        return error
+
+    def _size_space(self) -> dict[str, BaseDistribution]:
+        from optuna.distributions import IntDistribution
+
+        return {
+            "num_leaves": IntDistribution(4, 256, log=True),
+            "min_child_samples": IntDistribution(1, 200, log=True),
+        }
+
+    def _grow(
+        self,
+        data: Data,
+        valid: Data | None,
+        native: dict[str, Any],
+        monitor: Monitor,
+        start: Model | None,
+    ) -> LightGBMModel:
+        import lightgbm
+
+        assert isinstance(data, RankingData)
+        train = lightgbm.Dataset(
+            _features(data), weight=data.row_weight, params=native, **self._labels(data)
+        )
+        watched: dict[str, Any] = {}
+        if valid is not None:
+            watched = {
+                "valid_sets": [train.create_valid(_features(valid), valid.relevance)],
+                # The metric is told the queries: LightGBM takes 10,000 rows of one at most.
+                "feval": ranking_metric(self.eval_metric, valid.row_query),
+            }
+        _require_variation(train)
+        progress = _Progress(monitor, self.eval_metric, self.early_stopping_rounds)
+        booster = lightgbm.train(
+            {**native, **self._native_objective(data)},
+            train,
+            num_boost_round=self.n_estimators,
+            callbacks=[progress],
+            **watched,
+        )
+        n_trees = progress.best or len(monitor.history)
+        return LightGBMModel(booster.model_to_string(num_iteration=n_trees))
+
+    def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
+        native = {
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "min_data_in_leaf": self.min_child_samples,
+            "min_sum_hessian_in_leaf": self.min_child_weight,
+            "bagging_fraction": self.subsample,
+            "bagging_freq": int(self.subsample < 1),
+            "feature_fraction": self.colsample_bytree,
+            "lambda_l2": self.reg_lambda,
+            "lambda_l1": self.reg_alpha,
+            "max_bin": self.max_bin,
+            "metric": "None",
+            "seed": self._seed(rng),
+            "deterministic": True,
+            "force_row_wise": True,  # otherwise chosen by a race, which may change the trees
+            "feature_pre_filter": False,  # else few rows leave no feature, which is an error
+            "verbosity": -1,
+        }
+        if self.n_threads is not None:
+            # LightGBM crashes where the system cannot make so many threads.
+            native["num_threads"] = self._threads()
+        return native
+
+
 class LightGBMLambdarank(LightGBMTrees):
     """Boosted trees for NDCG: LightGBM's ``lambdarank`` [1]_, or its ``rank_xendcg`` [2]_.
 
@@ -49,8 +151,8 @@ class LightGBMLambdarank(LightGBMTrees):
     .. [2] Bruch, An alternative cross entropy loss for learning-to-rank, WWW 2021.
     """
 
-    name: ClassVar[str] = "lightgbm-lambdarank"
-    tags: ClassVar[SolverTags] = SolverTags(
+    name = "lightgbm-lambdarank"
+    tags = SolverTags(
         tasks=("query-document",),
         problem="boosted trees on pairs with a top row, logistic loss weighed by change in NDCG",
         reference="Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017",
@@ -58,20 +160,15 @@ class LightGBMLambdarank(LightGBMTrees):
         validation=True,
         requires=("lightgbm",),
     )
-    parameters: ClassVar[dict[str, Parameter]] = {
-        **LightGBMTrees.parameters,
-        "objective": Choice(("lambdarank", "rank_xendcg")),
-        "truncation_level": Integer(1, 2**31 - 1),
-    }
 
     objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank"
-    truncation_level: int = 30
+    truncation_level: Annotated[int, Integer(1, 2**31 - 1)] = 30
 
-    def check(self, data: Data) -> None:
+    def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         super().check(data)
         assert isinstance(data, RankingData)
-        largest = int(np.diff(data.query_ptr).max())
+        largest = int(data.sizes.max())
         if largest > _LARGEST_QUERY:
             raise DataError(
                 f"{self.name}: LightGBM takes {_LARGEST_QUERY:,} rows of a query, but one has "
@@ -83,26 +180,27 @@ class LightGBMLambdarank(LightGBMTrees):
                 "use objective='lambdarank'"
             )
 
-    def _native_objective(self, data: RankingData) -> dict[str, Any]:
+    def _native_objective(self, data: Data) -> dict[str, Any]:
         if self.objective == "rank_xendcg":
             return {"objective": "rank_xendcg"}
-        gain = 2.0 ** np.arange(32) - 1 if data.is_graded else np.arange(_STEPS + 1.0)
+        assert isinstance(data, RankingData)
+        gain = 2.0 ** np.arange(32) - 1 if data.is_graded else np.arange(_GAIN_STEPS + 1.0)
         return {
             "objective": "lambdarank",
             "lambdarank_truncation_level": self.truncation_level,
             "label_gain": gain.tolist(),
         }
 
-    def _labels(self, data: RankingData) -> dict[str, Any]:
+    def _labels(self, data: Data) -> dict[str, Any]:
+        assert isinstance(data, RankingData)
         labels = data.relevance
         if not data.is_graded:
             gain = gains(data)
-            labels = np.round(gain / gain.max() * _STEPS)
-        return {"label": labels, "group": np.diff(data.query_ptr)}
+            labels = np.round(gain / gain.max() * _GAIN_STEPS)
+        return {"label": labels, "group": data.sizes}
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class LightGBMAllPairs(AllPairsLoss, LightGBMTrees):
+class LightGBMAllPairs(LightGBMTrees):
     """LightGBM's trees for a loss of all pairs, exactly; see `XGBoostAllPairs`.
 
     Any real relevance and queries of any size are taken, other than by LightGBM's own ranking
@@ -122,8 +220,8 @@ class LightGBMAllPairs(AllPairsLoss, LightGBMTrees):
     .. [2] Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014).
     """
 
-    name: ClassVar[str] = "lightgbm-all-pairs"
-    tags: ClassVar[SolverTags] = SolverTags(
+    name = "lightgbm-all-pairs"
+    tags = SolverTags(
         tasks=("query-document",),
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Ke et al., LightGBM (2017), with the loss of Lee and Lin (2014)",
@@ -131,14 +229,54 @@ class LightGBMAllPairs(AllPairsLoss, LightGBMTrees):
         validation=True,
         requires=("lightgbm",),
     )
-    parameters: ClassVar[dict[str, Parameter]] = {
-        **LightGBMTrees.parameters,
-        **AllPairsLoss.parameters,
-    }
 
-    def _native_objective(self, data: RankingData) -> dict[str, Any]:
-        queries = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
-        return {"objective": self._pair_loss(data, queries)}
+    loss: PairLoss = "squared-hinge"
+    pair_weight: PairWeight = "sum"
 
-    def _labels(self, data: RankingData) -> dict[str, Any]:
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """That of the trees, and how much the pairs of large queries count."""
+        return {**super().tuning_space(data), **pair_weight_space()}
+
+    def _native_objective(self, data: Data) -> dict[str, Any]:
+        loss = scaled_pair_loss(data, self.loss, self.pair_weight, data.row_query)
+        return {"objective": loss}
+
+    def _labels(self, data: Data) -> dict[str, Any]:
         return {"label": levels(data)}
+
+
+@dataclass(eq=False)
+class _Progress:
+    """A training callback that tells `monitor` of each round and stops early."""
+
+    monitor: Monitor
+    metric: str
+    early_stopping_rounds: int | None
+    best: int = 0  # the round with the best value, counted from 1
+    best_value: float = field(default=-np.inf)
+
+    def __call__(self, env: Any) -> None:
+        from lightgbm.callback import EarlyStopException
+
+        n_rounds, values, stop = env.iteration + 1, {}, False
+        for _, _, value, *_ in env.evaluation_result_list:
+            values = {log_name(self.metric): float(value)}
+            if value > self.best_value:
+                self.best, self.best_value = n_rounds, value
+            stop = n_rounds - self.best >= (self.early_stopping_rounds or np.inf)
+        if not self.monitor.report(n_rounds, **values) or stop:
+            raise EarlyStopException(env.iteration, [])
+
+
+def _require_variation(train: Any) -> None:
+    """Refuse what LightGBM would refuse with a message of its own sources' line numbers."""
+    train.construct()
+    if not any(train.feature_num_bin(j) > 1 for j in range(train.num_feature())):
+        raise DataError(
+            "LightGBM finds no feature that varies (it takes values closer to 0 than 1e-35 for "
+            "0), so there is nothing to learn: scale the features, or add others"
+        )
+
+
+def _features(data: Data) -> Any:
+    return sparse.csr_matrix(data.X) if sparse.issparse(data.X) else data.X

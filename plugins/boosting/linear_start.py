@@ -1,23 +1,29 @@
-"""Boosted trees that start from the scores of a linear solver."""
+"""Boosted trees that start from the scores of a linear solver, and the model of both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rankplug.exceptions import ParameterError
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data import Matrix, as_matrix
+from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.models import LinearModel, Model
-from rankplug.parameters import Optional, Parameter, Real
+from rankplug.parameters import Parameter, Positive
+from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, make_solver
-from rankplug_plugins.boosting.linear_start_model import LinearThenTreesModel
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs
 
 if TYPE_CHECKING:
-    import numpy as np
     from optuna.distributions import BaseDistribution
 
-__all__ = ["LinearThenBoost"]
+__all__ = ["LinearThenBoost", "LinearThenTreesModel"]
 
 
 class _SolverOrName(Parameter):
@@ -30,7 +36,6 @@ class _SolverOrName(Parameter):
         return "a Solver or the name of one, such as 'tree-tron'"
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
 class LinearThenBoost(XGBoostAllPairs):
     """A linear ranker first, then boosted trees that correct it, as one model.
 
@@ -54,8 +59,8 @@ class LinearThenBoost(XGBoostAllPairs):
     of them, the model is the linear one.
     """
 
-    name: ClassVar[str] = "linear-then-boost"
-    tags: ClassVar[SolverTags] = SolverTags(
+    name = "linear-then-boost"
+    tags = SolverTags(
         tasks=("query-document",),
         problem="a linear rankSVM, then boosted trees on all pairs from its scores",
         reference="Lee and Lin (2014), then Chen and Guestrin, KDD 2016",
@@ -63,14 +68,8 @@ class LinearThenBoost(XGBoostAllPairs):
         validation=True,
         requires=("xgboost",),
     )
-    parameters: ClassVar[dict[str, Parameter]] = {
-        **XGBoostAllPairs.parameters,
-        "linear": _SolverOrName(),
-        "C": Optional(Real(0)),
-    }
-
-    linear: str | Solver = "tree-tron"
-    C: float | None = None
+    linear: Annotated[str | Solver, _SolverOrName()] = "tree-tron"
+    C: Positive | None = None
     learning_rate: float = 0.1
 
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
@@ -79,7 +78,7 @@ class LinearThenBoost(XGBoostAllPairs):
         linear = {} if isinstance(self.linear, Solver) else self._linear_solver().tuning_space(data)
         return {**space, "C": linear["C"]} if "C" in linear else space
 
-    def check(self, data: Data) -> None:
+    def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         super().check(data)
         self._linear_solver().check(data)
@@ -111,3 +110,73 @@ class LinearThenBoost(XGBoostAllPairs):
                 raise ParameterError("C is for a linear solver that is named: set the solver's own")
             return self.linear
         return make_solver(self.linear, **({} if self.C is None else {"C": self.C}))
+
+
+class LinearThenTreesModel(Model):
+    """Scores ``X @ coef + trees(X)``.
+
+    Parameters
+    ----------
+    linear : LinearModel
+    trees : XGBoostModel
+        Trained from the linear scores, with a base score of 0.
+    """
+
+    kind = "linear-then-trees"
+    requires = ("xgboost",)
+
+    def __init__(self, linear: LinearModel, trees: XGBoostModel) -> None:
+        self.linear = linear
+        self.trees = trees
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return self.linear.n_features
+
+    def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        return self.linear._predict(X) + self.trees._predict(X)
+
+    def feature_importances(self) -> NDArray[np.float64]:
+        """Total gain of the trees' splits that use each feature."""
+        return self.trees.feature_importances()
+
+    def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What each feature adds to the scores: by its linear weight, and in the trees.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        linear : float64 ndarray of shape (n_samples, n_features)
+            ``X * coef``.
+        trees : float64 ndarray of shape (n_samples, n_features + 1)
+            SHAP values, by XGBoost; the last column is the trees' mean score. All columns of
+            both add up to the score, but for float32 rounding.
+
+        Raises
+        ------
+        DataError
+            If the features do not fit.
+        """
+        matrix: Any = as_matrix(X, self.feature_names)[0]
+        of_trees = self.trees.contributions(matrix)
+        dense = matrix.toarray() if sparse.issparse(matrix) else matrix
+        return np.asarray(dense * self.linear.coef, dtype=np.float64), of_trees
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {"linear": self.linear._write(folder), "trees": self.trees._write(folder)}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearThenTreesModel:
+        of_linear, of_trees = header.get("linear"), header.get("trees")
+        if not (isinstance(of_linear, dict) and isinstance(of_trees, dict)):
+            raise ModelFormatError(f"{folder}: the description lacks the linear part or the trees")
+        linear, trees = LinearModel._read(folder, of_linear), XGBoostModel._read(folder, of_trees)
+        if linear.n_features != trees.n_features:
+            raise ModelFormatError(
+                f"{folder}: {linear.n_features} weights, but trees of {trees.n_features} features"
+            )
+        return cls(linear, trees)

@@ -1,7 +1,8 @@
-"""Ranking data as XGBoost's binned matrices."""
+"""Ranking data as XGBoost's binned matrices, on one machine or on the workers of a cluster."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.exceptions import DataError
+from rankplug.shards import RemoteRankingData
+from rankplug.solver import Data
 from rankplug.system.interruption import deferred
+from rankplug_plugins.boosting.losses import check_relevance, levels
 
-__all__ = ["label_rows", "missing_value", "quantile_matrix", "rows_per_block"]
+__all__ = ["boost_on_cluster", "label_rows", "missing_value", "quantile_matrix", "rows_per_block"]
 
-_BLOCK_VALUES = 4_000_000
+_BLOCK_VALUES = 4_000_000  # of float64, 32 MB
 
 
 def quantile_matrix(
-    data: RankingData | LabelRankingData,
+    data: Data,
     relevance: NDArray[np.float64],
     *,
     zeros: str,
@@ -49,7 +54,7 @@ def quantile_matrix(
             label=relevance,
             weight=data.query_weight,
             base_margin=base_margin,
-            group=np.diff(data.query_ptr),
+            group=data.sizes,
             **common,
         )
 
@@ -107,3 +112,62 @@ def _label_blocks(data: LabelRankingData, relevance: NDArray[np.float64]) -> Any
             return True
 
     return Blocks()
+
+
+def boost_on_cluster(
+    data: RemoteRankingData,
+    parameters: dict[str, Any],
+    *,
+    n_rounds: int,
+    zeros: str,
+    max_bin: int,
+) -> Any:
+    """The booster that ``xgboost.dask`` trains on the partitions where they are.
+
+    Parameters
+    ----------
+    data : rankplug.dask.ClusterData
+        Dense.
+    parameters : dict
+        XGBoost's own, among them "objective".
+    n_rounds, zeros, max_bin
+        See `XGBoostTrees`.
+
+    Raises
+    ------
+    DataError
+        If queries have weights, which ``xgboost.dask`` cannot handle, or the objective does not
+        take such relevance.
+    """
+    from xgboost import dask as xgboost_dask
+
+    cluster: Any = data
+    if cluster.weighted:
+        raise DataError(
+            "xgboost.dask takes no weights of queries: leave out sample_weight, or train on one "
+            "machine"
+        )
+    # xgboost.dask asks for a current client even if it is told which one.
+    with (
+        cluster.transform(_with_labels, parameters["objective"]) as labelled,
+        cluster.client.as_current(),
+    ):
+        arrays = labelled.to_arrays()
+        train = xgboost_dask.DaskQuantileDMatrix(
+            cluster.client,
+            arrays.X,
+            arrays.y,
+            qid=arrays.qid,
+            missing=missing_value(zeros),
+            max_bin=max_bin,
+        )
+        result = xgboost_dask.train(
+            cluster.client, parameters, train, num_boost_round=n_rounds, verbose_eval=False
+        )
+    return result["booster"]
+
+
+def _with_labels(data: RankingData, objective: str) -> RankingData:
+    """A partition whose relevance is what the objective takes."""
+    check_relevance(data, objective)
+    return replace(data, relevance=levels(data)) if objective == "rank:pairwise" else data

@@ -1,9 +1,8 @@
-"""XGBoost's own ranking objectives, and the exact loss of all pairs, as solvers."""
+"""Solvers that grow XGBoost's trees: its own ranking objectives, and the loss of all pairs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +10,19 @@ from numpy.typing import NDArray
 from rankplug.data import RankingData
 from rankplug.exceptions import ParameterError
 from rankplug.models import Model
-from rankplug.parameters import Choice, Integer, Optional, Parameter
+from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SolverResult, SolverTags
-from rankplug_plugins.boosting.all_pairs import AllPairsLoss
-from rankplug_plugins.boosting.relevance import check_relevance, gains, levels
-from rankplug_plugins.boosting.xgboost_cluster import boost_on_cluster
+from rankplug_plugins.boosting.losses import (
+    PairLoss,
+    PairWeight,
+    check_relevance,
+    gains,
+    levels,
+    pair_weight_space,
+    scaled_pair_loss,
+)
+from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_trees import XGBoostTrees
 
@@ -26,18 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["XGBoostAllPairs", "XGBoostNdcg", "XGBoostPairwise"]
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
 class _SampledPairs(XGBoostTrees):
     """XGBoost's choice of the pairs that count in a round."""
 
-    parameters: ClassVar[dict[str, Parameter]] = {
-        **XGBoostTrees.parameters,
-        "pair_method": Choice(("topk", "mean")),
-        "num_pair_per_sample": Optional(Integer(1, 2**31 - 1)),
-    }
-
     pair_method: Literal["topk", "mean"] = "topk"
-    num_pair_per_sample: int | None = None
+    num_pair_per_sample: Annotated[int, Integer(1, 2**31 - 1)] | None = None
 
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """That of all trees, and how pairs are made."""
@@ -54,7 +53,6 @@ class _SampledPairs(XGBoostTrees):
         return native
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
 class XGBoostPairwise(_SampledPairs):
     r"""Gradient-boosted trees for ranking, by XGBoost.
 
@@ -94,8 +92,8 @@ class XGBoostPairwise(_SampledPairs):
     .. [2] Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82.
     """
 
-    name: ClassVar[str] = "xgboost-pairwise"
-    tags: ClassVar[SolverTags] = SolverTags(
+    name = "xgboost-pairwise"
+    tags = SolverTags(
         tasks=("query-document", "label-ranking"),
         problem="boosted trees on sampled pairs, logistic loss log(1 + exp(-(s_i - s_j)))",
         reference="Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016",
@@ -104,11 +102,6 @@ class XGBoostPairwise(_SampledPairs):
         distributed=True,
         requires=("xgboost",),
     )
-    parameters: ClassVar[dict[str, Parameter]] = {
-        **_SampledPairs.parameters,
-        "objective": Choice(("rank:pairwise", "rank:ndcg", "rank:map")),
-    }
-
     objective: Literal["rank:pairwise", "rank:ndcg", "rank:map"] = "rank:pairwise"
 
     def check(self, data: Data | RemoteRankingData) -> None:
@@ -149,7 +142,6 @@ class XGBoostPairwise(_SampledPairs):
         return self._result(XGBoostModel(booster, self.zeros), monitor, self.n_estimators)
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
 class XGBoostNdcg(_SampledPairs):
     """Boosted trees for NDCG: XGBoost's ``rank:ndcg``, the form of LambdaMART it has by default.
 
@@ -169,8 +161,8 @@ class XGBoostNdcg(_SampledPairs):
     .. [1] Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82.
     """
 
-    name: ClassVar[str] = "xgboost-ndcg"
-    tags: ClassVar[SolverTags] = SolverTags(
+    name = "xgboost-ndcg"
+    tags = SolverTags(
         tasks=("query-document",),
         problem="boosted trees on sampled pairs, logistic loss weighed by the change in NDCG",
         reference="Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82",
@@ -188,8 +180,7 @@ class XGBoostNdcg(_SampledPairs):
         return data.relevance if data.is_graded else gains(data)
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class XGBoostAllPairs(AllPairsLoss, XGBoostTrees):
+class XGBoostAllPairs(XGBoostTrees):
     """XGBoost's trees for a loss of all pairs, exactly: no pair is sampled or cut off.
 
         loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j, of h(s_i - s_j)
@@ -212,8 +203,8 @@ class XGBoostAllPairs(AllPairsLoss, XGBoostTrees):
     .. [1] Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014).
     """
 
-    name: ClassVar[str] = "xgboost-all-pairs"
-    tags: ClassVar[SolverTags] = SolverTags(
+    name = "xgboost-all-pairs"
+    tags = SolverTags(
         tasks=("query-document", "label-ranking"),
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Chen and Guestrin, KDD 2016, with the loss of Lee and Lin (2014)",
@@ -221,13 +212,15 @@ class XGBoostAllPairs(AllPairsLoss, XGBoostTrees):
         validation=True,
         requires=("xgboost",),
     )
-    parameters: ClassVar[dict[str, Parameter]] = {
-        **XGBoostTrees.parameters,
-        **AllPairsLoss.parameters,
-    }
+    loss: PairLoss = "squared-hinge"
+    pair_weight: PairWeight = "sum"
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """That of the trees, and how much the pairs of large queries count."""
+        return {**super().tuning_space(data), **pair_weight_space()}
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         return {"base_score": 0.0}
 
     def _objective(self, data: Data) -> Any:
-        return self._pair_loss(data)
+        return scaled_pair_loss(data, self.loss, self.pair_weight)

@@ -17,7 +17,7 @@ import rankplug
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.metrics import evaluate
 from rankplug_plugins.boosting import XGBoostModel, XGBoostPairwise
-from rankplug_plugins.boosting.relevance import levels
+from rankplug_plugins.boosting.losses import levels
 
 N_QUERIES, PER_QUERY, N_FEATURES, N_LABELS = 30, 12, 8, 5
 

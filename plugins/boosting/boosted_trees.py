@@ -1,0 +1,213 @@
+"""The base of all solvers that grow boosted trees, with XGBoost or LightGBM."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from rankplug.boosting import ranking_metric
+from rankplug.exceptions import DataError, ParameterError, RankplugError
+from rankplug.models import Model
+from rankplug.parameters import Count, Integer, Parameter, Real, Threads
+from rankplug.solver import Data, Monitor, Solver, SolverResult
+from rankplug.system.cores import available_cores, survive_forks
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["BoostedTrees", "log_name"]
+
+_LARGEST_SEED = 2**31 - 1  # both libraries keep it in 32 bits
+
+_Share: TypeAlias = Annotated[float, Real(0, 1, high_open=False)]
+_NotNegative: TypeAlias = Annotated[float, Real(0, low_open=False)]
+
+
+class _MetricName(Parameter):
+    """The name of a metric of rankplug that is to be made large."""
+
+    def accepts(self, value: Any) -> bool:
+        """Whether there is such a metric."""
+        try:
+            return isinstance(value, str) and ranking_metric(value).greater_is_better
+        except RankplugError:
+            return False
+
+    def __str__(self) -> str:
+        return "the name of a metric that is better the greater, such as 'ndcg@10'"
+
+
+class BoostedTrees(Solver):
+    """Boosted trees; a subclass says of which library, and another one for which loss.
+
+    Training takes four steps: the validation data are checked if they are to be used, the
+    parameters are put in the library's words, `_grow` trains with them and tells the monitor of
+    each round, and errors of the library become `DataError`.
+
+    There is no convex problem and no tolerance: the result has no objective and no duality gap,
+    and is "converged" when all rounds were built or early stopping ended them. `n_iter` and
+    `n_passes` are the rounds built, those after the best one included.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Boosting rounds, one tree each.
+    learning_rate : float in (0, 1]
+    min_child_weight : float
+        Least sum of second derivatives in a leaf.
+    subsample, colsample_bytree : float in (0, 1]
+        Shares of rows and features that each tree sees.
+    reg_lambda, reg_alpha : float
+        L2 and L1 penalties of the leaf values.
+    max_bin : int
+        Histogram bins of a feature.
+    early_stopping_rounds : int, optional
+        Stop when `eval_metric` of the validation data, which `solve` then needs, has not
+        improved for so many rounds; the model keeps the trees up to the best round. None
+        builds all rounds and leaves validation data aside.
+    eval_metric : str
+        A metric of rankplug, as in reports, not the library's: XGBoost's gives 1.0 to queries
+        without a relevant document.
+    n_threads : int, optional
+        None leaves the choice to the library: all processors.
+    """
+
+    library: ClassVar[str]
+    iteration_limit = "n_estimators"
+
+    n_estimators: Count = 100
+    learning_rate: _Share = 0.1
+    min_child_weight: _NotNegative = 1e-3
+    subsample: _Share = 1.0
+    colsample_bytree: _Share = 1.0
+    reg_lambda: _NotNegative = 0.0
+    reg_alpha: _NotNegative = 0.0
+    max_bin: Annotated[int, Integer(2, 65535)] = 255
+    early_stopping_rounds: Count | None = None
+    eval_metric: Annotated[str, _MetricName()] = "ndcg@10"
+    n_threads: Threads = None
+
+    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+        """Number, shrinkage and size of the trees, and what each of them sees."""
+        from optuna.distributions import FloatDistribution, IntDistribution
+
+        return {
+            "n_estimators": IntDistribution(30, 1000, log=True),
+            "learning_rate": FloatDistribution(0.01, 0.5, log=True),
+            **self._size_space(),
+            "subsample": FloatDistribution(0.4, 1.0),
+            "colsample_bytree": FloatDistribution(0.4, 1.0),
+            "reg_lambda": FloatDistribution(0.01, 100.0, log=True),
+        }
+
+    @abstractmethod
+    def _size_space(self) -> dict[str, BaseDistribution]:
+        """The parameters that bound a tree's size."""
+
+    @property
+    @abstractmethod
+    def _native_error(self) -> type[Exception]:
+        """What the library raises about the data."""
+
+    @abstractmethod
+    def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
+        """The same settings under the library's names."""
+
+    @abstractmethod
+    def _native_objective(self, data: Data) -> dict[str, Any]:
+        """The library's parameters that say what to minimise, if they do."""
+
+    @abstractmethod
+    def _labels(self, data: Data) -> Any:
+        """The relevance that the training sees."""
+
+    @abstractmethod
+    def _grow(
+        self,
+        data: Data,
+        valid: Data | None,
+        native: dict[str, Any],
+        monitor: Monitor,
+        start: Model | None,
+    ) -> Model:
+        """The trees that the library grows; `valid` is None if all rounds are to be built."""
+
+    def _solve(
+        self,
+        data: Data,
+        init: Model | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+        valid: Data | None = None,
+    ) -> SolverResult:
+        return self._boost(data, valid, monitor, rng)
+
+    def _boost(
+        self,
+        data: Data,
+        valid: Data | None,
+        monitor: Monitor,
+        rng: np.random.Generator,
+        start: Model | None = None,
+    ) -> SolverResult:
+        """Grow trees that add to the scores of `start`, which are 0 if it is None."""
+        survive_forks()
+        held_out = self._held_out(valid)
+        native = self._native_parameters(rng)
+        with self._errors_translated():
+            model = self._grow(data, held_out, native, monitor, start)
+        return self._result(model, monitor, len(monitor.history))
+
+    def _result(self, model: Model, monitor: Monitor, n_rounds: int) -> SolverResult:
+        return SolverResult(
+            model=model,
+            status=monitor.interruption or "converged",
+            objective=None,
+            duality_gap=None,
+            n_iter=n_rounds,
+            n_passes=float(n_rounds),
+        )
+
+    def _held_out(self, valid: Data | None) -> Data | None:
+        """The validation data if they are to be used, checked."""
+        if self.early_stopping_rounds is None:
+            return None
+        if valid is None:
+            raise ParameterError(
+                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data: pass "
+                "valid to solve (eval_set to fit), or set early_stopping_rounds=None"
+            )
+        try:
+            valid.require_pairs()
+        except DataError as error:
+            raise DataError(f"validation data: {error}") from None
+        return valid
+
+    @contextmanager
+    def _errors_translated(self) -> Iterator[None]:
+        """The library's errors as `DataError`, without its stack traces."""
+        try:
+            yield
+        except self._native_error as error:
+            message = str(error).split("\nStack trace")[0]
+            reason = message.split("Check failed: ")[-1].strip()
+            remedy = ""
+            if "too large" in reason:
+                remedy = "; features must be below 3.4e38, the limit of float32: rescale them"
+            raise DataError(f"{self.library} refuses the data: {reason}{remedy}") from None
+
+    def _seed(self, rng: np.random.Generator) -> int:
+        return int(rng.integers(_LARGEST_SEED))
+
+    def _threads(self) -> int | None:
+        """No more than there are processors: more cannot be made, or be written in C."""
+        return None if self.n_threads is None else min(self.n_threads, available_cores())
+
+
+def log_name(metric: str) -> str:
+    """The name of a validation metric in the history: "@" is not allowed in logged ones."""
+    return f"valid_{ranking_metric(metric).metric.log_name}"
