@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from rankplug.solver import Solver
 from rankplug.testing import checks_of_data as data
+from rankplug.testing import checks_of_objectives as objectives
 from rankplug.testing import checks_of_solvers as solvers
 from rankplug.testing.cases import Case
 
@@ -73,6 +74,10 @@ def _exact(case: Case) -> bool:
     return case.solver.tags.exact
 
 
+def _described(case: Case) -> bool:
+    return case.solver.describe_objective() is not None
+
+
 def _limited(case: Case) -> bool:
     return case.has("tol") and case.has(case.solver.iteration_limit)
 
@@ -85,6 +90,9 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.states_name_and_tags, _always),
     (solvers.copies_are_equal, _always),
     (solvers.declares_its_parameters, _always),
+    (objectives.describes_its_objective, _always),
+    (objectives.changes_its_objective_with_the_minimum, _described),
+    (objectives.agrees_with_solvers_of_its_objective, _described),
     (solvers.returns_sensible_numbers, _always),
     (solvers.closes_the_gap, lambda case: case.solver.tags.duality_gap and case.has("tol")),
     (solvers.predicts_finite_scores, _always),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rankplug.data import RankingData
 from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug.parameters import Positive
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.solver import Data, Monitor, Objective, Solver, SolverResult, SolverTags
 
 __all__ = ["PairDirection"]
 
@@ -39,6 +39,10 @@ class PairDirection(Solver):
     )
 
     C: Positive = field(default=1.0, kw_only=False)
+
+    def describe_objective(self) -> Objective:
+        """Solvers of other packages that return an equal one are compared with this one."""
+        return Objective("signed distances of pairs", {"C": self.C})
 
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator

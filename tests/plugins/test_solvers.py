@@ -10,8 +10,9 @@ from scipy import sparse
 import rankplug
 from rankplug.models import LinearModel
 from rankplug.parameters import Integer, Real
-from rankplug.solver import SolverTags
+from rankplug.solver import Objective, Solver, SolverTags
 from rankplug.testing import PairDirection, contract_checks, make_problem
+from rankplug_plugins.tree_tron import TreeTron
 
 
 def registered_solvers():
@@ -44,6 +45,46 @@ def test_the_solvers_of_this_distribution_are_registered():
 @pytest.mark.parametrize("check", contract_checks(PairDirection()), ids=str)
 def test_the_example_in_the_documentation(check):
     check()
+
+
+class SameByAnotherName(Solver):
+    """Minimises what tree-tron does, with a parameter of another name."""
+
+    name = "same-by-another-name"
+    tags = TreeTron.tags
+    parameters = {"strength": Real(0), "tol": Real(0), "max_iter": Integer(1)}
+
+    def __init__(self, strength=1.0, tol=1e-3, max_iter=100):
+        self.strength = strength
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def describe_objective(self):
+        return TreeTron(self.strength).describe_objective()
+
+    def _solve(self, data, init, monitor, rng):
+        solver = TreeTron(self.strength, tol=self.tol, max_iter=self.max_iter)
+        return solver._solve(data, init, monitor, rng)
+
+
+@pytest.mark.parametrize("check", contract_checks(SameByAnotherName()), ids=str)
+def test_two_packages_may_have_one_objective(check):
+    check()
+
+
+def test_which_solvers_have_one_objective():
+    solvers = {name: rankplug.make_solver(name) for name in ("a2dm2", "toppush", "tree-tron")}
+    described = {name: solver.describe_objective() for name, solver in solvers.items()}
+    assert described["a2dm2"] == described["toppush"]
+    assert solvers["toppush"].set_params(top_k=2).describe_objective() != described["a2dm2"]
+    assert solvers["tree-tron"].set_params(C=2.0).describe_objective() != described["tree-tron"]
+    assert rankplug.make_solver("cutting-plane").describe_objective() != described["tree-tron"]
+    assert rankplug.make_solver("pointwise").describe_objective() is None
+    linear, other = (rankplug.make_solver("larank", gamma=gamma) for gamma in (None, 0.5))
+    assert linear.describe_objective() == other.describe_objective()
+    for solver in (linear, other):
+        solver.set_params(kernel="rbf")
+    assert linear.describe_objective() != other.describe_objective()
 
 
 def replaced(result, **changes):
@@ -175,6 +216,21 @@ class HasNoReference(Broken):
     tags = SolverTags(("query-document",), "a problem", "", duality_gap=True)
 
 
+class ForgetsAParameter(Broken):
+    def describe_objective(self):
+        return Objective("forgetful", {})
+
+
+class ClaimsAnothersObjective(Broken):
+    def describe_objective(self):
+        return TreeTron(self.C).describe_objective()
+
+
+class StatesItsTolerance(NeverConverges):
+    def describe_objective(self):
+        return Objective("tolerant", {"tol": self.tol})
+
+
 class UsesValidationUntold(Broken):
     def solve(self, data, *, valid=None, **arguments):
         result = super().solve(data, valid=valid, **arguments)
@@ -209,6 +265,9 @@ class UsesValidationUntold(Broken):
         (HidesAParameter, "declares_its_parameters"),
         (HasNoReference, "states_name_and_tags"),
         (RefusesNegatives, "any_real_relevance_is_taken"),
+        (ForgetsAParameter, "changes_its_objective_with_the_minimum"),
+        (ClaimsAnothersObjective, "agrees_with_solvers_of_its_objective"),
+        (StatesItsTolerance, "describes_its_objective"),
         (UsesValidationUntold, "validation_data_change_nothing"),
     ],
 )

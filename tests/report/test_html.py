@@ -5,6 +5,7 @@ import re
 import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
@@ -13,13 +14,14 @@ import rankplug
 from rankplug.data import LabelRankingData, RankingData, Scaling
 from rankplug.metrics import evaluate, per_query
 from rankplug.models import LinearModel, ScaledModel
+from rankplug.parameters import Real
 from rankplug.report import LearningPoint, Outcome, ParetoTrials, Report, TuningSummary, to_html
 from rankplug.report.plots import weights
 from rankplug.report.plots.canvas import shorten
 from rankplug.report.plots.convergence import same_objective
 from rankplug.report.plots.curves import roc_curve
 from rankplug.report.plots.tradeoffs import front
-from rankplug.solver import SolverResult
+from rankplug.solver import Objective, SolverResult, registry
 
 METRICS = ("ndcg@10", "auc")
 EVIL = "\x01<script>alert('x')</script> $name ${name} & $\\frac$ \"'#)"
@@ -309,6 +311,48 @@ def test_only_solvers_of_the_same_problem_share_a_panel():
     outcomes = tuple(outcome(name, coef, data, params=params) for name, params in make.items())
     groups = same_objective(outcomes)
     assert [[one.name for one in group] for group in groups] == [["a", "b"], ["c"]]
+
+
+class Elsewhere(rankplug.Solver):
+    """Another package's solver of what tree-tron minimises."""
+
+    name = "elsewhere"
+    tags = rankplug.make_solver("tree-tron").tags
+    parameters = {"strength": Real(0), "accuracy": Real(0)}
+
+    def __init__(self, strength=1.0, accuracy=1e-3):
+        self.strength = strength
+        self.accuracy = accuracy
+
+    def describe_objective(self):
+        return Objective("squared hinge loss of pairs", {"C": self.strength, "reduction": "sum"})
+
+    def _solve(self, data, init, monitor, rng):
+        raise NotImplementedError
+
+
+def test_solvers_of_other_packages_share_a_panel_where_they_say_so(monkeypatch):
+    points = registry._points() | {
+        "elsewhere": EntryPoint("elsewhere", f"{__name__}:Elsewhere", registry._GROUP)
+    }
+    monkeypatch.setattr(registry, "_points", lambda: points)
+    data = ranking_data(n_queries=3)
+    make = {
+        "ours": ("tree-tron", {"C": 0.1}),
+        "theirs": ("elsewhere", {"strength": 0.1, "accuracy": 0.2}),
+        "hinge": ("cutting-plane", {"C": 0.1}),
+        "another": ("elsewhere", {"strength": 0.2}),
+        "unknown": ("not-installed", {"C": 0.1}),
+        "unstated": ("constant", {}),
+        "unstated too": ("constant", {}),
+    }
+    outcomes = tuple(
+        outcome(name, [1.0, 0.0, 0.0], data, solver=solver, params=params)
+        for name, (solver, params) in make.items()
+    )
+    groups = [[one.name for one in group] for group in same_objective(outcomes)]
+    rest = ["hinge", "another", "unknown", "unstated", "unstated too"]
+    assert groups == [["ours", "theirs"], *([name] for name in rest)]
 
 
 def test_importances_stand_beside_weights():

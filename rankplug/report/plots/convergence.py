@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ from numpy.typing import NDArray
 from rankplug.exceptions import RankplugError
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
 from rankplug.report.report import Outcome, Report
-from rankplug.solver import solver_class
+from rankplug.solver import Objective, Solver, make_solver
 
 __all__ = ["convergence", "same_objective"]
 
-_HOW = ("tol", "method", "variant", "preconditioner", "n_threads", "cache_mb")
-"""Parameters that say how to minimise, not what."""
 _SMALLEST = 1e-12
 """Relative distances below it are rounding errors."""
 
@@ -35,7 +32,9 @@ def convergence(report: Report, canvas: Canvas) -> list[Plot]:
             for column, unit in (steps, ("seconds", "seconds"))
         ]
         title = ", ".join(shorten(outcome.name) for outcome in group)
-        caption = f"Minimum: at least {lowest:.6g}. Problem: {_problem(group[0])[0]}."
+        solver = _solver(group[0])
+        problem = group[0].name if solver is None else solver.tags.problem
+        caption = f"Minimum: at least {lowest:.6g}. Problem: {problem}."
         plots.append(Plot(title, "\n".join(panels), caption))
     return plots
 
@@ -43,38 +42,30 @@ def convergence(report: Report, canvas: Canvas) -> list[Plot]:
 def same_objective(outcomes: tuple[Outcome, ...]) -> list[list[Outcome]]:
     """The outcomes with a recorded objective, those together that minimised the same one.
 
-    The same one: the solvers state the same problem and agree in all parameters that both have
-    and that say what to minimise; others keep their defaults. Values of different objectives
-    have no common scale.
+    Their solvers say so by `Solver.describe_objective`. Values of different objectives have no
+    common scale, and a solver that describes none stands alone.
     """
-    groups: list[tuple[tuple[Any, ...], list[Outcome]]] = []
+    groups: list[tuple[Objective | None, list[Outcome]]] = []
     for outcome in outcomes:
         if outcome.result is None or _recorded(outcome, "objective").size < 2:
             continue
-        problem, params, defaults = _problem(outcome)
-        for (other_problem, other_params, other_defaults), members in groups:
-            alike = problem == other_problem and all(
-                params.get(key, other_defaults.get(key)) == other_params.get(key, defaults.get(key))
-                for key in params.keys() | other_params.keys()
-            )
-            if alike:
+        solver = _solver(outcome)
+        objective = None if solver is None else solver.describe_objective()
+        for known, members in groups:
+            if objective is not None and objective == known:
                 members.append(outcome)
                 break
         else:
-            groups.append(((problem, params, defaults), [outcome]))
+            groups.append((objective, [outcome]))
     return [members for _, members in groups]
 
 
-def _problem(outcome: Outcome) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
-    """What the solver minimises, its parameters that may matter, and their defaults."""
+def _solver(outcome: Outcome) -> Solver | None:
+    """The solver with its parameters, None if it is not installed here."""
     try:
-        cls = solver_class(outcome.solver)
-        ignored = {*_HOW, cls.iteration_limit}
-        defaults = cls().get_params(deep=False)
+        return make_solver(outcome.solver, **outcome.params)
     except (RankplugError, TypeError):
-        return outcome.name, {}, {}
-    params = {key: value for key, value in outcome.params.items() if key not in ignored}
-    return cls.tags.problem, params, defaults
+        return None
 
 
 def _panel(group: list[Outcome], lowest: float, column: str, unit: str, canvas: Canvas) -> str:
