@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.system.safe_files import parse_json
+from rankplug.system.files import parse_json
 
 __all__ = ["check_lightgbm_text", "check_xgboost_json", "finite_json", "ubjson_to_json"]
 

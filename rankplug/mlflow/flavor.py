@@ -24,7 +24,7 @@ from rankplug.mlflow.serving import guard_scoring_server
 from rankplug.models import Model
 from rankplug.models import load_model as load_saved_model
 from rankplug.models.pipelines import flat_steps, pipeline_model
-from rankplug.system.new_folder import new_folder
+from rankplug.system.files import new_folder
 
 __all__ = [
     "FLAVOR_NAME",

@@ -1,6 +1,7 @@
 """Trained models: they predict, save and load, and know nothing of how they were trained."""
 
-from rankplug.models.base import SCHEMA_VERSION, Model, saved_size
+from rankplug.models.base import Model, saved_size
+from rankplug.models.header import SCHEMA_VERSION
 from rankplug.models.kernel import KernelModel
 from rankplug.models.linear import (
     LabelLinearModel,

@@ -1,13 +1,11 @@
-"""Trained models: they predict, save and load, and know nothing of how they were trained.
+"""The base class of trained models, which predict, save and load.
 
-A saved model is a folder: ``model.json`` describes it (kind, schema version, features and
-the SHA-256 of every file, its own content included), the rest is its data. Nothing is pickled.
+A saved model is a folder: ``model.json`` describes it (see `rankplug.models.header`), the rest is
+its data. Nothing is pickled.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -19,13 +17,13 @@ from numpy.typing import NDArray
 
 from rankplug.data import Matrix, as_matrix, tables
 from rankplug.exceptions import DataError
-from rankplug.system.new_folder import new_folder
+from rankplug.models.header import write_header
+from rankplug.system.files import new_folder
 
-__all__ = ["SCHEMA_VERSION", "Model", "saved_size"]
+__all__ = ["ARRAYS", "Model", "saved_size"]
 
-SCHEMA_VERSION = 1
-_HEADER = "model.json"
-_ARRAYS = "arrays.npz"
+ARRAYS = "arrays.npz"
+"""The file of a model's arrays."""
 
 
 class Model(ABC):
@@ -115,18 +113,8 @@ class Model(ABC):
             If `path` is a file or a folder with something in it, or another process is faster.
         """
         with new_folder(path) as folder:
-            extra = self._write(folder)
-            header = {
-                "format": "rankplug-model",
-                "schema_version": SCHEMA_VERSION,
-                "kind": self.kind,
-                "n_features": self.n_features,
-                "feature_names": self.feature_names,
-                "files": {file.name: _sha256(file) for file in sorted(folder.iterdir())},
-                "model": extra,
-            }
-            header["sha256"] = _header_sha256(header)
-            (folder / _HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+            content = self._write(folder)
+            write_header(folder, self.kind, self.n_features, self.feature_names, content)
 
 
 def saved_size(model: Model) -> int:
@@ -135,30 +123,3 @@ def saved_size(model: Model) -> int:
         folder = Path(parent, "model")
         model.save(folder)
         return sum(file.stat().st_size for file in folder.iterdir())
-
-
-def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if len(names) != n_features:
-        raise DataError(f"{len(names)} feature names for {n_features} features")
-    return tuple(str(name) for name in names)
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it is a string that can be written: JSON may hold halves of characters."""
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _header_sha256(header: Mapping[str, Any]) -> str:
-    """The digest of what the header says, however it is laid out."""
-    content = {key: value for key, value in header.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -13,14 +13,14 @@ from scipy import sparse
 from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.kernels import Kernel
-from rankplug.models.base import Model
+from rankplug.models.base import ARRAYS, Model
+from rankplug.models.header import check_names
 from rankplug.models.linear import check_labels
 from rankplug.parameters import Choice, Integer, Parameter, Real
-from rankplug.system.safe_files import load_arrays, load_numbers
+from rankplug.system.files import load_arrays, load_numbers
 
 __all__ = ["KernelModel"]
 
-_FILE = "arrays.npz"
 _CHUNK = 2**22  # values of the kernel at once: 32 MB
 _HEADER: Mapping[str, Parameter] = {
     "kernel": Choice(("linear", "rbf", "poly")),
@@ -61,9 +61,7 @@ class KernelModel(Model):
         self.support, _ = as_matrix(support)
         self.dual_coef = _dual_coefficients(dual_coef, self.support.shape[0])
         self.labels = self._checked_labels(labels)
-        if feature_names is not None and len(feature_names) != self.n_features:
-            raise DataError(f"{len(feature_names)} feature names for {self.n_features} features")
-        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
+        self.feature_names = check_names(feature_names, self.n_features)
 
     @property
     def n_features(self) -> int:
@@ -102,7 +100,7 @@ class KernelModel(Model):
             arrays |= {"data": X.data, "indices": X.indices, "indptr": X.indptr}
         else:
             arrays["support"] = np.asarray(self.support)
-        np.savez(folder / _FILE, **arrays)
+        np.savez(folder / ARRAYS, **arrays)
         return {
             "n_labels": self.n_labels,
             "sparse": sparse.issparse(self.support),
@@ -115,7 +113,7 @@ class KernelModel(Model):
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> KernelModel:
-        file = folder / _FILE
+        file = folder / ARRAYS
         wrong = [key for key, kind in _HEADER.items() if not kind.accepts(header.get(key))]
         if wrong:
             raise ModelFormatError(f"{folder}: {', '.join(wrong)} missing or wrong in the header")

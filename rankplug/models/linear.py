@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rankplug._fast import passes
 from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.models.base import _ARRAYS, Model, _is_text, _names
-from rankplug.system.safe_files import load_arrays, load_numbers
+from rankplug.models.base import ARRAYS, Model
+from rankplug.models.header import check_names, is_text
+from rankplug.system.files import load_arrays, load_numbers
 
 __all__ = ["LabelLinearModel", "LinearModel", "check_labels", "linear_model", "linear_weights"]
 
@@ -31,7 +32,7 @@ class LinearModel(Model):
 
     def __init__(self, coef: Any, feature_names: Any = None) -> None:
         self.coef = _coefficients(coef, 1)
-        self.feature_names = _names(feature_names, len(self.coef))
+        self.feature_names = check_names(feature_names, len(self.coef))
 
     @property
     def n_features(self) -> int:
@@ -50,12 +51,12 @@ class LinearModel(Model):
         return scores
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        np.savez(folder / _ARRAYS, coef=self.coef)
+        np.savez(folder / ARRAYS, coef=self.coef)
         return {}
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearModel:
-        return cls(load_numbers(folder / _ARRAYS, "coef")["coef"])
+        return cls(load_numbers(folder / ARRAYS, "coef")["coef"])
 
 
 class LabelLinearModel(Model):
@@ -78,7 +79,7 @@ class LabelLinearModel(Model):
     ) -> None:
         self.coef = _coefficients(coef, 2, copy=copy)
         self.labels = check_labels(labels, len(self.coef))
-        self.feature_names = _names(feature_names, self.coef.shape[1])
+        self.feature_names = check_names(feature_names, self.coef.shape[1])
 
     @property
     def n_features(self) -> int:
@@ -94,13 +95,13 @@ class LabelLinearModel(Model):
         return np.asarray(X @ self.coef.T, dtype=np.float64)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        np.savez(folder / _ARRAYS, coef=self.coef, labels=self.labels)
+        np.savez(folder / ARRAYS, coef=self.coef, labels=self.labels)
         return {"n_labels": self.n_labels}
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LabelLinearModel:
-        coef = load_numbers(folder / _ARRAYS, "coef")["coef"]
-        labels = load_arrays(folder / _ARRAYS, "labels")["labels"]
+        coef = load_numbers(folder / ARRAYS, "coef")["coef"]
+        labels = load_arrays(folder / ARRAYS, "labels")["labels"]
         return cls(coef, labels, copy=False)
 
 
@@ -141,7 +142,7 @@ def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:
         raise DataError("labels must be all integers, all floats, all booleans or all strings")
     if array.shape != (n_labels,):
         raise DataError(f"{n_labels} rows of coef but labels of shape {array.shape}")
-    if array.dtype.kind == "U" and not all(map(_is_text, array.tolist())):
+    if array.dtype.kind == "U" and not all(map(is_text, array.tolist())):
         raise DataError("labels hold characters that are no text (lone surrogates)")
     return array
 

@@ -18,7 +18,7 @@ from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models.base import Model
 from rankplug.models.wrapped import WrappedModel
-from rankplug.system.safe_files import load_numbers
+from rankplug.system.files import load_numbers
 
 __all__ = ["PipelineModel", "flat_steps", "pipeline_model"]
 

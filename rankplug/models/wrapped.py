@@ -21,7 +21,7 @@ from rankplug.data import (
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models.base import Model
 from rankplug.models.loading import model_class
-from rankplug.system.safe_files import load_numbers
+from rankplug.system.files import load_numbers
 
 __all__ = [
     "ScaledModel",

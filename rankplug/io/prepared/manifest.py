@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rankplug.data import ScaleName
 from rankplug.exceptions import DataError
-from rankplug.system.safe_files import parse_json
+from rankplug.system.files import parse_json
 
 __all__ = [
     "FEATURES",

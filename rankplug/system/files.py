@@ -1,4 +1,7 @@
-"""Reading files that may come from anyone: JSON and arrays, without pickle and surprises."""
+"""Files: folders that appear whole or not at all, and JSON and arrays that may come from anyone.
+
+Nothing is unpickled, and nothing is believed that a file says of itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import json
 import math
 import re
 import struct
+import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +21,7 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import ModelFormatError
 
-__all__ = ["load_arrays", "load_numbers", "parse_json"]
+__all__ = ["load_arrays", "load_numbers", "new_folder", "parse_json"]
 
 # What NumPy writes for arrays of numbers, truth values and text; its own reader evaluates more.
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
@@ -23,6 +29,34 @@ _NPY_HEADER = re.compile(
     r"\{'descr': '([<>|][biufU]\d{1,9})', 'fortran_order': (True|False), "
     r"'shape': \(((?:\d{1,18}, ?)*\d{0,18})\), \} *\n"
 )
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `path` if all goes well, and else is removed.
+
+    Raises
+    ------
+    FileExistsError
+        If `path` is a file or a folder with something in it, also if it becomes one meanwhile.
+    """
+    target = Path(path).absolute()
+    _require_room(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as parent:
+        folder = Path(parent, target.name)
+        folder.mkdir()
+        yield folder
+        try:
+            folder.replace(target)  # also of an empty folder
+        except OSError:
+            _require_room(target)  # of whoever was faster
+            raise
+
+
+def _require_room(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise FileExistsError(f"{target} exists already: name a new folder to save the model")
 
 
 def parse_json(text: str) -> Any:
