@@ -38,8 +38,10 @@ T = TypeVar("T")
 Graph: TypeAlias = Mapping[Any, Any]
 """Tasks ``{key: (function, argument or key or future, ...)}``, as Dask writes them."""
 
-_LOOK_EVERY = 0.5  # seconds
-_ANSWER_WITHIN = 5.0  # seconds
+_LOOK_EVERY = 0.5
+"""Seconds until an interruption or a lost scheduler is noticed; a task that is done is at once."""
+_ANSWER_WITHIN = 5.0
+"""Seconds for a question that is asked for the sake of an error message only."""
 _FAULTS = (
     asyncio.CancelledError,
     concurrent.futures.CancelledError,

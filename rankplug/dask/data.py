@@ -386,7 +386,7 @@ def _has_pairs(data: RankingData) -> bool:
 
 
 def _query_numbers(data: RankingData, before: int) -> NDArray[np.int64]:
-    return before + np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
+    return before + data.row_query
 
 
 def _largest_squared_norm(data: RankingData) -> float:

@@ -170,7 +170,7 @@ def open_partition(path: str, n_samples: int, begin: int, end: int) -> MappedPar
             f"{path} has {data.n_samples} rows on a worker but {n_samples} here: every worker "
             "must see the same folder"
         )
-    part = data.take_queries(np.arange(begin, end))
+    part = data.take(np.arange(begin, end))
     return MappedPartition(
         part.X,
         part.relevance,

@@ -207,9 +207,9 @@ def _mean_ndcg(model: Model, data: ClusterData) -> float:
 def _ndcg_sums(data: RankingData, model: Model, graded: bool) -> tuple[float, float]:
     """Sum of the values and of the weights of the queries whose NDCG is defined."""
     values = ndcg_of_queries(data, predict_data(model, data), graded=graded)
-    weights = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
     defined = ~np.isnan(values)
-    return float(values[defined] @ weights[defined]), float(weights[defined].sum())
+    weights = data.weights[defined]
+    return float(values[defined] @ weights), float(weights.sum())
 
 
 def _require_columns(model: Model, X: Any) -> None:

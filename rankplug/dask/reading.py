@@ -19,9 +19,8 @@ import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
-from scipy import sparse
 
-from rankplug.data import Matrix, RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
     "read_partition",
     "require_one_kind",
     "take_query",
-    "without_queries",
 ]
 
 
@@ -200,15 +198,15 @@ def ids_of(data: RankingData) -> NDArray[Any]:
 
 def take_query(data: RankingData, query: Any) -> RankingData:
     """A task: the rows of one query."""
-    return data.take_queries(np.flatnonzero(data.query_ids == query))
+    return data.take(np.flatnonzero(data.query_ids == query))
 
 
-def without_queries(data: RankingData, queries: Sequence[Any]) -> RankingData | None:
+def _without_queries(data: RankingData, queries: Sequence[Any]) -> RankingData | None:
     """The rows of all other queries; None if there are none."""
     kept = np.flatnonzero(~np.isin(data.query_ids, np.array(queries)))
     if len(kept) == data.n_queries:
         return data
-    return data.take_queries(kept) if len(kept) else None
+    return data.take(kept) if len(kept) else None
 
 
 def assemble(
@@ -218,25 +216,19 @@ def assemble(
 
     None if nothing is left.
     """
-    own = [without_queries(part, given_up) for part in parts] if given_up else parts
+    own = [_without_queries(part, given_up) for part in parts] if given_up else parts
     together = [part for part in (*own, *taken) if part is not None]
     if len(together) <= 1:
         return together[0] if together else None
-    weights = [weight for part in together if (weight := part.row_weight) is not None]
+    rows = RankingData.stack(together)
     data = RankingData.from_arrays(
-        _stacked([part.X for part in together]),
-        np.concatenate([part.relevance for part in together]),
-        np.concatenate([part.qid for part in together]),
-        sample_weight=np.concatenate(weights) if weights else None,
-        feature_names=together[0].feature_names,
+        rows.X,
+        rows.relevance,
+        rows.qid,
+        sample_weight=rows.row_weight,
+        feature_names=rows.feature_names,
     )
     return replace(data, order=None)
-
-
-def _stacked(matrices: Sequence[Matrix]) -> Matrix:
-    if any(sparse.issparse(matrix) for matrix in matrices):
-        return sparse.csr_array(sparse.vstack(matrices, format="csr"))
-    return np.concatenate(matrices)
 
 
 def require_one_kind(ends: Sequence[Ends]) -> None:

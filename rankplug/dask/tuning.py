@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from distributed import Client, Event, Future, KilledWorker
 from sklearn.base import clone
@@ -26,8 +26,15 @@ from rankplug.tuning import tune as tune_with
 
 __all__ = ["tune"]
 
-_LOOK_EVERY = 0.5  # seconds
+Values: TypeAlias = Sequence[float] | None
+"""Of C, solved one after the other; None: the solver's own."""
+Stopping: TypeAlias = Callable[[], bool]
+"""Whether the study has ended."""
+
+_LOOK_EVERY = 0.5
+"""Seconds between two questions of a worker whether its study goes on: each goes to the scheduler."""
 _SENDINGS = 5
+"""How often the data of one fold are sent before a cluster that loses them is given up."""
 _cutting = threading.Lock()
 
 
@@ -112,12 +119,7 @@ class ClusterTrainer:
             self._goes_on.clear()
 
     def __call__(
-        self,
-        task: TuningTask,
-        number: int,
-        solver: Solver,
-        Cs: Sequence[float] | None,
-        stopping: Callable[[], bool],
+        self, task: TuningTask, number: int, solver: Solver, Cs: Values, stopping: Stopping
     ) -> Generator[FoldResult]:
         """See `rankplug.tuning.Trainer`."""
         arguments = number, _on_one_thread(solver), Cs, self._goes_on.name
@@ -131,7 +133,7 @@ class ClusterTrainer:
         raise ClusterError(f"the cluster lost the data {_SENDINGS} times: its workers keep dying")
 
     def _train(
-        self, data: Future, arguments: tuple[Any, ...], stopping: Callable[[], bool]
+        self, data: Future, arguments: tuple[Any, ...], stopping: Stopping
     ) -> list[FoldResult] | None:
         """The result of a task; None if the data are lost."""
         key = unique_name("trial")
@@ -148,7 +150,7 @@ class ClusterTrainer:
         finally:
             future.release()
 
-    def _wait(self, future: Future, stopping: Callable[[], bool]) -> None:
+    def _wait(self, future: Future, stopping: Stopping) -> None:
         """Wait for as long as it takes, but not for workers that do not come."""
         for _ in until_done([future]):
             if stopping():
@@ -192,7 +194,7 @@ class _Training:
     An object, because Dask would look for names of tasks among plain arguments.
     """
 
-    def __init__(self, arguments: tuple[int, Solver, Sequence[float] | None, str]) -> None:
+    def __init__(self, arguments: tuple[int, Solver, Values, str]) -> None:
         self._arguments = arguments
 
     def __call__(self, task: TuningTask) -> list[FoldResult]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["decades_down", "decades_up", "gamma_range", "largest_squared_norm", "pairwise_c"]
 
 _DECADES = 7
+"""From where nothing is learnt yet to where the loss is all: the best C of tree-tron and
+cutting-plane on MQ2008 lie 3 to 6.8 decades above the lowest (benchmarks/results/tuning.csv)."""
 
 
 def decades_up(low: float) -> FloatDistribution:

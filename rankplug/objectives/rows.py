@@ -22,6 +22,9 @@ __all__ = ["Rows"]
 Vector: TypeAlias = NDArray[np.float64]
 
 _PART_ELEMENTS = 2**19
+"""Elements of the features, 4 MB of float64: what `Rows.blocks` may copy, and how much is done
+before an interruption is noticed. Parts of 2**17 take 5 % longer, of 2**15 17 % (60,000 rows x
+136)."""
 
 
 class Rows:

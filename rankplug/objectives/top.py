@@ -185,8 +185,7 @@ def make_top_problem(
     DataError
         If there is no query with both kinds.
     """
-    query_weight = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
-    query = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
+    query_weight, query = data.weights, data.row_query
     counted = (query_weight > 0) & (data.pair_counts > 0)
     if threshold is None:
         threshold = float(data.relevance[counted[query]].min())

@@ -21,8 +21,7 @@ __all__ = ["Shard"]
 Vector: TypeAlias = NDArray[np.float64]
 
 _SAMPLE_ROWS_PER_QUERY = 1000
-"""At least so many of a query are taken: it has no more directions than rows, and one long query
-must not be all of the sample."""
+"""Queries up to so many rows are in a sample as a whole; of longer ones evenly spaced rows do."""
 
 
 class Shard:

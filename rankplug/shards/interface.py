@@ -17,12 +17,14 @@ __all__ = ["RemoteRankingData", "Shards"]
 
 T = TypeVar("T")
 
-_SAMPLE_ROWS = 5000
-"""Rows that always go into the sample: fewer cost next to nothing."""
+# Rows that estimate a Hessian. Fewer make a worse preconditioner, more take longer than the passes
+# that they save. Numbers of passes are those of tree-tron on 120,000 x 136 features, C=1e-5.
 _SAMPLE_ROWS_PER_COLUMN = 150
-"""More than rows a column are enough: a sample with fewer rows than columns is singular."""
+"""10 rows a column: 26 passes; 30: 18; 150: 13; 300: 13."""
 _LARGEST_SAMPLE = 0.5
-"""Share of the rows: on ClueWeb09 half of them save 7 of the 20 passes that a tenth takes."""
+"""Share of the rows. On ClueWeb09, which is small, half of them take 13 passes, a tenth 20."""
+_SAMPLE_ROWS = 5000
+"""At least, however few columns: as many rows cost next to nothing beside a pass."""
 
 
 class Shards(ABC):

@@ -33,8 +33,11 @@ Allocate: TypeAlias = Callable[..., NDArray[Any]]
 """Makes an array of a shape, as `numpy.zeros` does."""
 
 _ALIGNMENT = 64
+"""Bytes: a line of the cache, and the widest vector of a processor."""
 _SMALLEST_BLOCK = 2**26
+"""Bytes: 32 huge pages of 2 MB. Blocks double from here, so that there are few of them."""
 _LARGEST_BLOCK = 2**30
+"""Bytes: no more than that is left unused at the end, which in a mapped file is room on disk."""
 
 
 class Memory:
