@@ -17,7 +17,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError, RankplugError, UnknownNameError
 from rankplug.metrics import parse_metric
 from rankplug.metrics.evaluation import Measured, measure_queries
-from rankplug.models import Model, ScaledModel, predict_data
+from rankplug.models import Model, predict_data, scaled_model
 from rankplug.report import Outcome, Report
 from rankplug.solver import Solver, make_solver
 from rankplug.tuning import plain
@@ -87,7 +87,7 @@ def compare(
     baseline = _baseline(baseline, list(chosen))
     _require_same_features(train, test)
     query_ids = np.concatenate(test.map(_checked_query_ids, names))
-    outcomes = [_outcome(one, solver, train, test, names, seed) for one, solver in chosen.items()]
+    outcomes = [_compete(one, solver, train, test, names, seed) for one, solver in chosen.items()]
     return Report(
         name=name,
         metrics=names,
@@ -100,7 +100,7 @@ def compare(
     )
 
 
-def _outcome(
+def _compete(
     name: str,
     solver: Solver,
     train: ClusterData,
@@ -108,14 +108,14 @@ def _outcome(
     metrics: Sequence[str],
     seed: int,
 ) -> Outcome:
-    """What became of one solver, whatever happens."""
+    """Train one solver and score its model; a failure is an outcome too."""
     outcome = Outcome(name, solver.name, solver.get_params(deep=False), "failed")
     try:
         started = time.perf_counter()
         result = solver.solve(train, random_state=seed)
         seconds = time.perf_counter() - started
-        model = result.model if train.scaling is None else ScaledModel(result.model, train.scaling)
-        measured = _measured(model, test, metrics)
+        model = scaled_model(result.model, train.scaling)
+        measured = _measure(model, test, metrics)
     except Exception as error:
         reason = (
             str(error) if isinstance(error, RankplugError) else f"{type(error).__name__}: {error}"
@@ -132,16 +132,16 @@ def _outcome(
     )
 
 
-def _measured(model: Model, test: ClusterData, metrics: Sequence[str]) -> dict[str, Measured]:
+def _measure(model: Model, test: ClusterData, metrics: Sequence[str]) -> dict[str, Measured]:
     """The metrics of all queries, in the order of the partitions."""
-    parts = test.map(_measured_part, model, metrics)
+    parts = test.map(_measure_part, model, metrics)
     return {
         metric: Measured(*map(np.concatenate, zip(*(part[metric] for part in parts), strict=True)))
         for metric in metrics
     }
 
 
-def _measured_part(data: RankingData, model: Model, metrics: Sequence[str]) -> dict[str, Measured]:
+def _measure_part(data: RankingData, model: Model, metrics: Sequence[str]) -> dict[str, Measured]:
     """A task: the metrics of a partition's queries."""
     return measure_queries(data.relevance, predict_data(model, data), data.qid, metrics)
 
@@ -169,12 +169,12 @@ def _by_name(solvers: Solvers) -> dict[str, Solver]:
     return {name: make_solver(one) if isinstance(one, str) else one for name, one in named}
 
 
-def _baseline(wished: str | None, names: Sequence[str]) -> str:
-    if wished is None:
+def _baseline(asked: str | None, names: Sequence[str]) -> str:
+    if asked is None:
         return _USUAL_BASELINE if _USUAL_BASELINE in names else names[0]
-    if wished not in names:
-        raise UnknownNameError("baseline", wished, names)
-    return wished
+    if asked not in names:
+        raise UnknownNameError("baseline", asked, names)
+    return asked
 
 
 def _require_same_features(train: ClusterData, test: ClusterData) -> None:

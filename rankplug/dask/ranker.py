@@ -24,7 +24,7 @@ from rankplug.estimators.base import SolverEstimator, mean_of_defined
 from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import PreparedFolder
-from rankplug.models import Model, ScaledModel, predict_data
+from rankplug.models import Model, predict_data, scaled_model
 from rankplug.solver import Solver
 
 __all__ = ["Ranker"]
@@ -111,9 +111,8 @@ class Ranker(SolverEstimator):
         solver = self._new_solver()
         with self._open(X, y, qid, sample_weight) as data:
             result = solver.solve(data, random_state=self.random_state)
-        model = result.model
         self.result_ = result
-        self.model_ = model if data.scaling is None else ScaledModel(model, data.scaling)
+        self.model_ = scaled_model(result.model, data.scaling)
         self.n_features_in_ = data.n_features
         if data.feature_names is not None:
             self.feature_names_in_ = np.array(data.feature_names, dtype=object)

@@ -32,7 +32,7 @@ Stopping: TypeAlias = Callable[[], bool]
 """Whether the study has ended."""
 
 _LOOK_EVERY = 0.5
-"""Seconds between two questions of a worker whether its study goes on: each goes to the scheduler."""
+"""Seconds between two questions of a worker, to the scheduler, whether its study goes on."""
 _SENDINGS = 5
 """How often the data of one fold are sent before a cluster that loses them is given up."""
 _cutting = threading.Lock()
@@ -121,7 +121,6 @@ class ClusterTrainer:
     def __call__(
         self, task: TuningTask, number: int, solver: Solver, Cs: Values, stopping: Stopping
     ) -> Generator[FoldResult]:
-        """See `rankplug.tuning.Trainer`."""
         arguments = number, _on_one_thread(solver), Cs, self._goes_on.name
         for _ in range(_SENDINGS):
             data = self._send(task)

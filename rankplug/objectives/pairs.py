@@ -1,4 +1,4 @@
-"""The problems that solvers minimise, as losses that the optimisers understand.
+"""Losses over all preference pairs: squared hinge, hinge and smoothed hinge, as functions of w.
 
 Pairwise problems sum over the pairs P of all queries: (i, j) with the same query and
 ``y_i > y_j``. What a pair of query q counts, ``c_q``, depends on the reduction, see
@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import PreferenceData
 from rankplug.shards import (
     Evaluate,
     Reduction,
@@ -153,8 +154,8 @@ class SquaredHinge(PairLoss):
     factor = 2.0
 
     @property
+    @override
     def evaluate(self) -> Evaluate:
-        """See `PairLoss.evaluate`."""
         return _squared_hinge
 
 
@@ -165,12 +166,12 @@ class Hinge(PairLoss):
     """
 
     @property
+    @override
     def evaluate(self) -> Evaluate:
-        """See `PairLoss.evaluate`."""
         return _hinge
 
+    @override
     def loss_along(self, step: float) -> float:
-        """Loss after `step` times the direction; reads no features."""
         # The slope comes with it: where shards are far away, each question costs time.
         loss, self._slope = self.shards.sum(Shard.line, step, self.evaluate)
         return float(loss)
@@ -207,8 +208,8 @@ class SmoothedHinge(PairLoss):
         self.factor = 1.0 / width
 
     @property
+    @override
     def evaluate(self) -> Evaluate:
-        """See `PairLoss.evaluate`."""
         return partial(_smoothed_hinge, self.width)
 
     def narrow(self, width: float) -> float:
@@ -244,9 +245,7 @@ def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficien
 
 @contextmanager
 def open_pairs(
-    data: RankingData | LabelRankingData | RemoteRankingData,
-    reduction: Reduction,
-    n_threads: int | None = None,
+    data: PreferenceData | RemoteRankingData, reduction: Reduction, n_threads: int | None = None
 ) -> Iterator[Shards]:
     """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`.
 
@@ -255,36 +254,33 @@ def open_pairs(
     if isinstance(data, RemoteRankingData):
         with data.open_pairs(reduction, n_threads) as remote:
             yield remote
-        return
-    with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
-        yield shards
+    else:
+        with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
+            yield shards
 
 
 def squared_hinge_objective(
-    data: RankingData | LabelRankingData,
-    w: Vector,
-    C: float,
-    reduction: Reduction = "sum",
+    data: PreferenceData, w: Vector, C: float, reduction: Reduction = "sum"
 ) -> tuple[float, Vector]:
     """``1/2 w.w + C loss(w)`` and its gradient.
 
     Half the squared norm of that gradient is a duality gap: the dual point
     ``alpha_ij = 2 C c_q max(0, 1 - (s_i - s_j))`` has exactly this distance.
     """
-    with open_pairs(data, reduction, n_threads=1) as shards:
-        loss = SquaredHinge(shards)
-        value = 0.5 * float(w @ w) + C * loss.move_to(w)
-        return value, w + C * loss.gradient()
+    return _objective(SquaredHinge, data, w, C, reduction)
 
 
 def hinge_objective(
-    data: RankingData | LabelRankingData,
-    w: Vector,
-    C: float,
-    reduction: Reduction = "sum",
+    data: PreferenceData, w: Vector, C: float, reduction: Reduction = "sum"
 ) -> tuple[float, Vector]:
     """``1/2 w.w + C loss(w)`` with the plain hinge, and a subgradient."""
+    return _objective(Hinge, data, w, C, reduction)
+
+
+def _objective(
+    kind: type[PairLoss], data: PreferenceData, w: Vector, C: float, reduction: Reduction
+) -> tuple[float, Vector]:
     with open_pairs(data, reduction, n_threads=1) as shards:
-        loss = Hinge(shards)
+        loss = kind(shards)
         value = 0.5 * float(w @ w) + C * loss.move_to(w)
         return value, w + C * loss.gradient()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.data import Matrix, PreferenceData
 from rankplug.kernels import default_gamma, squared_norms
 from rankplug.objectives.pairs import Reduction, SquaredHinge, open_pairs
 from rankplug.shards import RemoteRankingData
@@ -43,7 +43,7 @@ def gamma_range(X: Matrix) -> FloatDistribution:
 
 
 def pairwise_c(
-    data: RankingData | LabelRankingData | RemoteRankingData | None, reduction: Reduction = "sum"
+    data: PreferenceData | RemoteRankingData | None, reduction: Reduction = "sum"
 ) -> FloatDistribution:
     r"""C of ``1/2 |w|^2 + C sum over pairs of c_q h(1 - (s_i - s_j))``, h a (squared) hinge.
 
@@ -72,16 +72,14 @@ def pairwise_c(
     return decades_up(1e-6 if reduction == "sum" else 1e-2)
 
 
-def largest_squared_norm(data: RankingData | LabelRankingData | RemoteRankingData) -> float:
+def largest_squared_norm(data: PreferenceData | RemoteRankingData) -> float:
     """``max_i |x_i|^2``; 1 if all features are 0."""
     if isinstance(data, RemoteRankingData):
         return data.largest_squared_norm()
     return float(squared_norms(data.X).max(initial=0.0)) or 1.0
 
 
-def _smallest_c(
-    data: RankingData | LabelRankingData | RemoteRankingData, reduction: Reduction
-) -> float:
+def _smallest_c(data: PreferenceData | RemoteRankingData, reduction: Reduction) -> float:
     with open_pairs(data, reduction) as shards:
         loss = SquaredHinge(shards)
         loss.move_to(None)

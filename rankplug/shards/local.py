@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from rankplug.data import LabelRankingData, RankingData, even_spans, row_slice
+from rankplug.data import PreferenceData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
 from rankplug.shards.interface import Shards
 from rankplug.shards.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
@@ -86,7 +86,7 @@ class LocalShards(Shards):
 
 @contextmanager
 def open_shards(
-    data: RankingData | LabelRankingData,
+    data: PreferenceData,
     query_weight: Vector,
     n_threads: int | None = None,
 ) -> Iterator[LocalShards]:
@@ -104,13 +104,13 @@ def open_shards(
         thread.
     """
     spans = _spans(data)
-    make = partial(_ranking_shard if isinstance(data, RankingData) else _label_shard, data)  # type: ignore[arg-type]
     allocate = _memory(data, len(spans))
+    make = partial(_make_shard, data, query_weight, allocate)
     n_workers = min(n_threads or available_cores(), len(spans))
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
         run = map if executor is None else executor.map
-        shards = list(run(lambda span: make(query_weight, *span, allocate), spans))
+        shards = list(run(make, spans))
         if executor is not None and is_mapped(data.X):
             turn = Lock()
             for shard in shards:
@@ -118,54 +118,40 @@ def open_shards(
         yield LocalShards(shards, executor)
 
 
-def _memory(data: RankingData | LabelRankingData, n_shards: int) -> Allocate:
+def _memory(data: PreferenceData, n_shards: int) -> Allocate:
     """What makes the arrays of the shards."""
     if is_mapped(data.X):
         return MappedMemory().zeros
     return np.zeros if n_shards == 1 else Memory().zeros
 
 
-def _spans(data: RankingData | LabelRankingData) -> list[tuple[int, int]]:
+def _spans(data: PreferenceData) -> list[tuple[int, int]]:
     """Runs of queries (or instances) of about equally many elements of X."""
-    if isinstance(data, RankingData):
-        return _cut(*_starts(data, data.query_ptr))
-    starts, most = _starts(data, np.arange(data.n_samples + 1))
-    return _cut(starts * data.n_labels, most)
-
-
-def _starts(
-    data: RankingData | LabelRankingData, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], int]:
-    """The elements of X before each of these rows, and the most shards that are worth while."""
+    rows = data.query_ptr if isinstance(data, RankingData) else np.arange(data.n_samples + 1)
     if isinstance(data.X, np.ndarray):
-        return rows * data.n_features, data.n_samples
-    starts: NDArray[np.int64] = data.X.indptr[rows].astype(np.int64)
-    return starts, int(starts[-1]) // (_ELEMENTS_PER_COLUMN * data.n_features)
-
-
-def _cut(starts: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """Spans of queries, given where the elements of each start."""
+        starts, most = rows * data.n_features, data.n_samples
+    else:
+        starts = data.X.indptr[rows].astype(np.int64)
+        most = int(starts[-1]) // (_ELEMENTS_PER_COLUMN * data.n_features)
+    starts = starts * (data.n_labels or 1)
     n_elements = int(starts[-1])
     many = max(_MANY_SHARDS, n_elements // _LARGEST_SHARD)
-    n_shards = max(1, min(n_elements // _SHARD_ELEMENTS, most, many))
-    return even_spans(starts, n_shards)
+    return even_spans(starts, max(1, min(n_elements // _SHARD_ELEMENTS, most, many)))
 
 
-def _ranking_shard(
-    data: RankingData, query_weight: Vector, b: int, e: int, allocate: Allocate
+def _make_shard(
+    data: PreferenceData, query_weight: Vector, allocate: Allocate, span: tuple[int, int]
 ) -> Shard:
-    rows = slice(int(data.query_ptr[b]), int(data.query_ptr[e]))
-    X = row_slice(data.X, rows)
-    matrix: RowMatrix = SparseRows(X) if sparse.issparse(X) else DenseRows(X)
-    query_ptr = data.query_ptr[b : e + 1] - data.query_ptr[b]
-    return Shard(matrix, query_ptr, data.relevance[rows], query_weight[b:e], allocate)
-
-
-def _label_shard(
-    data: LabelRankingData, query_weight: Vector, b: int, e: int, allocate: Allocate
-) -> Shard:
-    relevance = data.relevance[b:e]
-    compared = ~np.isnan(relevance)
-    matrix = KeslerRows(row_slice(data.X, slice(b, e)), compared)
-    query_ptr = np.concatenate(([0], np.cumsum(compared.sum(axis=1))))
-    return Shard(matrix, query_ptr, relevance[compared], query_weight[b:e], allocate)
+    """The shard of a run of queries (or instances)."""
+    b, e = span
+    if isinstance(data, RankingData):
+        rows = slice(int(data.query_ptr[b]), int(data.query_ptr[e]))
+        X, relevance = row_slice(data.X, rows), data.relevance[rows]
+        matrix: RowMatrix = SparseRows(X) if sparse.issparse(X) else DenseRows(X)
+        query_ptr = data.query_ptr[b : e + 1] - data.query_ptr[b]
+    else:
+        compared = ~np.isnan(data.relevance[b:e])
+        relevance = data.relevance[b:e][compared]
+        matrix = KeslerRows(row_slice(data.X, slice(b, e)), compared)
+        query_ptr = np.concatenate(([0], np.cumsum(compared.sum(axis=1))))
+    return Shard(matrix, query_ptr, relevance, query_weight[b:e], allocate)

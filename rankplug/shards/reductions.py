@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import PreferenceData
 
 __all__ = ["PairTotals", "Reduction", "pair_totals", "pair_weights"]
 
@@ -43,14 +43,14 @@ class PairTotals:
         )
 
 
-def pair_totals(data: RankingData | LabelRankingData) -> PairTotals:
+def pair_totals(data: PreferenceData) -> PairTotals:
     """Count the pairs and the queries (or instances) that have some."""
     own, counts = data.weights, data.pair_counts
     return PairTotals(float(own @ counts), float(own[counts > 0].sum()))
 
 
 def pair_weights(
-    data: RankingData | LabelRankingData, reduction: Reduction, totals: PairTotals | None = None
+    data: PreferenceData, reduction: Reduction, totals: PairTotals | None = None
 ) -> Vector:
     """``c_q``: what each pair of each query (or instance) counts, before C.
 
