@@ -1,7 +1,7 @@
-"""The command line, a module for each command.
+"""The command line: arguments in, exit status out.
 
-A command's module offers ``add(commands, common)``, which adds its parser. It is imported each
-time, so whatever is slow to import is imported by the function that runs the command.
+Each command has a function ``add_NAME(commands, common)``, which adds its parser. Its module is
+imported each time, so whatever is slow to import is imported by the function that runs the command.
 """
 
 from __future__ import annotations
@@ -13,13 +13,25 @@ import sys
 from collections.abc import Sequence
 
 from rankplug import __version__
-from rankplug.cli import compare, evaluate, predict, prepare, run, serve, solvers, train, tune
-from rankplug.cli.signals import Signals
-from rankplug.cli.status import FAILED, INTERRUPTED, MISTAKE
+from rankplug.cli.models import add_evaluate, add_predict, add_serve
+from rankplug.cli.prepare import add_prepare
+from rankplug.cli.recipes import add_compare, add_run, add_train, add_tune
+from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals
+from rankplug.cli.solvers import add_solvers
 
 __all__ = ["main"]
 
-_COMMANDS = (run, train, tune, compare, evaluate, predict, prepare, serve, solvers)
+_COMMANDS = (
+    add_run,
+    add_train,
+    add_tune,
+    add_compare,
+    add_evaluate,
+    add_predict,
+    add_prepare,
+    add_serve,
+    add_solvers,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,6 +71,6 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in _COMMANDS:
-        command.add(commands, common)
+    for add in _COMMANDS:
+        add(commands, common)
     return parser

@@ -1,29 +1,303 @@
-"""Models named on the command line."""
+"""Commands that apply a trained model: ``rankplug evaluate``, ``predict`` and ``serve``."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rankplug.cli.shared import add_data_argument, add_qid_argument, command_parser
 
 if TYPE_CHECKING:
+    from rankplug.metrics import Summary, SummarySettings
     from rankplug.models import Model
 
-__all__ = ["add_model_arguments", "open_model", "use_tracking_store"]
+__all__ = ["add_evaluate", "add_predict", "add_serve"]
+
+_EVALUATE_HELP = """\
+examples:
+  rankplug evaluate models:/search@champion test.txt --metric ndcg@10 --metric map
+  rankplug evaluate out/model test.parquet --label relevance --qid query --json
+
+The intervals are bootstrap confidence intervals over the queries. Under 'mlflow run', metrics,
+the table of all queries and the curve of ndcg@k are logged to the run.
+"""
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command's parser."""
+    text = "measure a model on a file, with confidence intervals"
+    parser = command_parser(commands, common, "evaluate", text, _EVALUATE_HELP)
+    _add_model_arguments(parser)
+    add_data_argument(parser)
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="M",
+        help="such as ndcg@10; may be repeated, or several in one with commas between "
+        "(default: ndcg@10, mrr and pairwise_accuracy; label ranking: kendall_tau, top1_error)",
+    )
+    parser.add_argument(
+        "--label",
+        action="append",
+        metavar="COLUMN",
+        help="column of the relevance (default: label), or of the class; for label ranking may be "
+        "repeated, once for each label",
+    )
+    add_qid_argument(parser)
+    parser.add_argument(
+        "--level", type=float, default=0.95, help="confidence level (default: 0.95)"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(command=_evaluate)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    model = _open_model(args)
+    evaluate = _evaluate_ranking if model.n_labels is None else _evaluate_label_ranking
+    summary = evaluate(model, args)
+    if run_id := os.environ.get("MLFLOW_RUN_ID"):
+        from mlflow import MlflowClient
+
+        from rankplug.mlflow.evaluator import log_summary
+
+        log_summary(summary, MlflowClient(), run_id)
+    print(json.dumps(summary.intervals, indent=2) if args.json else _table(summary))
+    return 0
+
+
+def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
+    from rankplug.exceptions import ParameterError
+    from rankplug.io import read_data
+    from rankplug.io.files import InputFile
+    from rankplug.metrics import DEFAULT_METRICS, RankedRows, summarize_ranking
+    from rankplug.models import predict_data
+
+    if len(args.label or ()) > 1:
+        raise ParameterError("--label: the model ranks rows, which have one column of relevance")
+    settings = _settings(args, DEFAULT_METRICS)
+    label = args.label[0] if args.label else None
+    if Path(args.data).is_dir():
+        data = read_data(args.data, label=label, qid=args.qid)
+    elif InputFile(args.data).find_format() == "svmlight":
+        data = read_data(args.data, n_features=model.n_features, label=label, qid=args.qid)
+    else:
+        data = read_data(args.data, features=model.feature_names, label=label, qid=args.qid)
+    rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
+    return summarize_ranking(rows, settings)
+
+
+def _evaluate_label_ranking(model: Model, args: argparse.Namespace) -> Summary:
+    import numpy as np
+    from scipy import sparse
+
+    from rankplug.data import LabelRankingData
+    from rankplug.io import read_label_data
+    from rankplug.metrics import DEFAULT_LABEL_METRICS, summarize_label_ranking
+
+    settings = _settings(args, DEFAULT_LABEL_METRICS)
+    n_labels = model.n_labels or 0
+    labels = getattr(model, "labels", None)
+    known = LabelRankingData(
+        sparse.csr_array((0, model.n_features)),
+        np.empty((0, n_labels)),
+        np.arange(n_labels) if labels is None else np.asarray(labels),
+        model.feature_names,
+    )
+    columns = args.label[0] if args.label and len(args.label) == 1 else args.label
+    data = read_label_data(args.data, labels=columns, like=known)
+    return summarize_label_ranking(data.relevance, model.predict(data.X), settings)
+
+
+def _settings(args: argparse.Namespace, default: tuple[str, ...]) -> SummarySettings:
+    from rankplug.metrics import SummarySettings
+
+    metrics = _split_names(args.metric) or default
+    return SummarySettings.of({"metrics": metrics, "level": args.level})
+
+
+def _split_names(texts: list[str]) -> list[str]:
+    """The names between the commas; those within brackets belong to a name's options."""
+    return [
+        name.strip() for text in texts for name in re.split(r",(?![^\[]*\])", text) if name.strip()
+    ]
+
+
+def _table(summary: Summary) -> str:
+    from rankplug.report import text_table
+
+    level = f"{100 * summary.settings.level:g} %"
+    rows = [
+        [name, *(_format(one[key]) for key in ("value", "low", "high")), str(one["n_queries"])]
+        for name, one in summary.intervals.items()
+    ]
+    counted = "queries" if "qid" in summary.per_query else "rows"
+    return text_table(["metric", "mean", f"{level} from", "to", counted], rows, "<>>>>")
+
+
+def _format(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+_PREDICT_HELP = """\
+examples:
+  rankplug predict models:/search@champion test.txt.gz -o scores.csv
+  rankplug predict out/model test.parquet -o best.parquet --output top_k --k 5
+
+The file is read in batches, so it may be larger than memory. With --output rank or top_k the rows
+of a query must stand together. The output file appears whole or not at all.
+"""
+
+
+def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command's parser."""
+    text = "score or rank the rows of a file with a model"
+    parser = command_parser(commands, common, "predict", text, _PREDICT_HELP)
+    _add_model_arguments(parser)
+    add_data_argument(parser)
+    parser.add_argument(
+        "-o", "--out", required=True, metavar="OUT", help="file to write: .csv, .parquet, ..."
+    )
+    parser.add_argument(
+        "--output",
+        choices=["score", "rank", "top_k"],
+        default="score",
+        help="scores of the rows, also their ranks in their queries, or only the best rows "
+        "(default: score)",
+    )
+    parser.add_argument(
+        "--k", type=int, default=10, help="how many rows of a query are the best (default: 10)"
+    )
+    add_qid_argument(parser)
+    parser.add_argument(
+        "--batch-rows",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="rows to read at a time (default: 10000)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(command=_predict)
+
+
+def _predict(args: argparse.Namespace) -> int:
+    model = _open_model(args)
+    from rankplug.io.predictions import predict_file
+    from rankplug.models.answers import requested
+
+    rows = predict_file(
+        model,
+        args.data,
+        args.out,
+        form=requested({"output": args.output, "k": args.k}),
+        qid=args.qid,
+        batch_rows=args.batch_rows,
+        progress=not args.quiet,
+    )
+    print(f"{rows:,} rows scored: {args.out}")
+    return 0
+
+
+_SERVE_HELP = """\
+requests are those of `mlflow models serve`: POST /invocations, GET /ping, /version;
+they may have 100 MB, or what the environment variable RANKPLUG_MAX_REQUEST_MB says
+
+examples:
+  rankplug serve models:/web@champion --port 8080 --workers 4
+  curl localhost:8080/invocations -H 'Content-Type: application/json' -d '
+    {"dataframe_records": [{"age": 1, "price": 2, "qid": "a"}, {"age": 3, "price": 1, "qid": "a"}],
+     "params": {"output": "top_k", "k": 1}}'
+"""
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def add_serve(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command's parser."""
+    text = "answer HTTP requests with a logged model, by MLflow's scoring server"
+    parser = command_parser(commands, common, "serve", text, _SERVE_HELP)
+    parser.add_argument("uri", metavar="URI", help="a folder, models:/NAME@ALIAS or runs:/ID/NAME")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (%(default)s)")
+    parser.add_argument("--port", type=_parse_port, default=5000, help="port (%(default)s)")
+    parser.add_argument("--workers", type=_parse_count, default=1, help="processes (%(default)s)")
+    parser.add_argument(
+        "--threads",
+        type=_parse_count,
+        help="threads of each process (default: its share of processors)",
+    )
+    parser.add_argument(
+        "--timeout", type=_parse_count, default=60, help="seconds for a request (%(default)s)"
+    )
+    parser.add_argument(
+        "--tracking-uri",
+        metavar="URI",
+        help="MLflow store of models:/ and runs:/ (default: MLflow's)",
+    )
+    parser.set_defaults(command=_serve)
+
+
+def _parse_count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _parse_port(text: str) -> int:
+    number = _parse_count(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError("must be at most 65535")
+    return number
+
+
+def _serve(args: argparse.Namespace) -> int:
+    """Become the server, so that signals reach it."""
+    if args.tracking_uri:
+        os.environ["MLFLOW_TRACKING_URI"] = args.tracking_uri
+    from mlflow.pyfunc.scoring_server import get_cmd
+
+    from rankplug.system.cores import available_cores
+
+    folder = _fetch_model(args.uri)
+    command, environment = get_cmd(folder, args.port, args.host, args.timeout, args.workers)
+    threads = args.threads or max(1, available_cores() // args.workers)
+    environment |= dict.fromkeys(_THREADS, str(threads))
+    # Waiting OpenMP threads otherwise take the processors from those that work.
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    environment["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] = "false"
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", *shlex.split(command)], environment)
+
+
+def _fetch_model(uri: str) -> str:
+    """The model's folder; what is wrong with it is told once, not by each worker."""
+    from mlflow.artifacts import download_artifacts
+    from mlflow.exceptions import MlflowException
+
+    from rankplug.exceptions import ParameterError
+    from rankplug.mlflow import load_model
+
+    try:
+        folder = str(download_artifacts(artifact_uri=uri))
+        load_model(folder)
+    except (MlflowException, OSError) as error:
+        raise ParameterError(f"{uri} cannot be served: {str(error).splitlines()[0]}") from error
+    return folder
+
+
+def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the model and where it is registered."""
     parser.add_argument(
         "model",
         metavar="MODEL",
         help="a folder, models:/NAME@ALIAS, models:/NAME/VERSION, models:/ID or runs:/RUN_ID/NAME",
     )
-    add_tracking_argument(parser)
-
-
-def add_tracking_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the MLflow store in which to look."""
     parser.add_argument(
         "--tracking-uri",
         metavar="URI",
@@ -32,10 +306,8 @@ def add_tracking_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def use_tracking_store(tracking_uri: str | None) -> None:
+def _use_tracking_store(tracking_uri: str | None) -> None:
     """Make MLflow look in the given store, else where ``rankplug run`` writes by default."""
-    import os
-
     import mlflow
 
     home = Path("rankplug-output")
@@ -49,7 +321,7 @@ def use_tracking_store(tracking_uri: str | None) -> None:
         mlflow.set_tracking_uri(tracking_uri)
 
 
-def open_model(args: argparse.Namespace) -> Model:
+def _open_model(args: argparse.Namespace) -> Model:
     """The model that the arguments name.
 
     Raises
@@ -75,7 +347,7 @@ def open_model(args: argparse.Namespace) -> Model:
             f"{args.model}: no such model: name a folder with a file MLmodel or model.json in it, "
             "or a URI such as models:/NAME@champion"
         )
-    use_tracking_store(args.tracking_uri)
+    _use_tracking_store(args.tracking_uri)
     try:
         with environment_defaults(MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR="false"):
             return rankplug.mlflow.load_model(args.model)

@@ -1,13 +1,13 @@
-"""``rankplug prepare``: files of any size to a folder that is opened instead of read."""
+"""``rankplug prepare``: turn files of any size into a folder that is opened instead of read."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from rankplug.cli.parsers import command_parser
+from rankplug.cli.shared import add_qid_argument, command_parser
 
-__all__ = ["add"]
+__all__ = ["add_prepare"]
 
 _HELP = """\
 The files are read once, in bounded memory. The folder stands for them wherever a command or a
@@ -28,7 +28,7 @@ examples:
 """
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_prepare(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "turn files of any size into a folder that is opened instead of read"
     parser = command_parser(commands, common, "prepare", text, _HELP)
@@ -70,9 +70,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", metavar="COLUMN", help="column of the relevance (default: label)"
     )
-    parser.add_argument(
-        "--qid", metavar="COLUMN", help="column of the query ids (default: qid, if there is one)"
-    )
+    add_qid_argument(parser)
     parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
     parser.add_argument(
         "--feature",

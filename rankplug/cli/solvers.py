@@ -8,12 +8,12 @@ import warnings
 from dataclasses import asdict
 from typing import Any
 
-from rankplug.cli.parsers import command_parser
+from rankplug.cli.shared import command_parser
 
-__all__ = ["add"]
+__all__ = ["add_solvers"]
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_solvers(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "list the solvers that are installed"
     parser = command_parser(commands, common, "solvers", text)

@@ -192,7 +192,7 @@ def test_a_broken_plugin_is_listed_with_its_reason(capsys, monkeypatch, recwarn)
         warnings.warn("odd cannot be imported", stacklevel=1)
         return [info]
 
-    monkeypatch.setattr("rankplug.solver.registry.list_solvers", list_solvers)
+    monkeypatch.setattr("rankplug.solver.list_solvers", list_solvers)
     assert cli.main(["solvers"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=3) == [
         "odd",

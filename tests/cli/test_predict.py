@@ -1,6 +1,8 @@
 """``rankplug predict``: files of any format, batch by batch."""
 
 import shutil
+import subprocess
+import sys
 
 import mlflow
 import numpy as np
@@ -160,3 +162,25 @@ def test_a_registered_model_is_found_by_its_alias(
     command[1] = "models:/search@challenger"
     assert cli.main([*command, "-o", "none.csv"]) == 2
     assert "error: model models:/search@challenger: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+@pytest.mark.parametrize("model", ["unnamed", "labels"])
+def test_saved_models_are_used_without_mlflow(folder, tmp_path, command, model):
+    file = "data.csv"
+    if model == "labels":
+        file = "labelled.csv"
+        rows = ["f0,f1,f2,colour", "1,2,3,red", "3,1,2,green", "0,1,0,blue"]
+        (tmp_path / file).write_text("\n".join(rows))
+    data = tmp_path / file if model == "labels" else folder[0] / file
+    arguments = [command, str(folder[0] / model), str(data)]
+    if command == "predict":
+        arguments += ["-o", str(tmp_path / "out.csv"), "--quiet"]
+    elif model == "labels":
+        arguments += ["--label", "colour"]
+    code = (
+        "import sys\nfrom rankplug.cli import main\n"
+        f"assert main({arguments!r}) == 0\nassert 'mlflow' not in sys.modules"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -291,19 +291,19 @@ def test_wrong_arguments(client, options, message):
 
 
 def test_the_cluster_of_an_address_as_on_the_command_line(client):
-    from rankplug.cli import dask
+    from rankplug.cli import recipes
 
-    with dask.tuning_on(client.scheduler.address) as search:
+    with recipes.tune_on(client.scheduler.address) as search:
         result = search("tree-tron", DATA, n_jobs=1, **QUICK)
     assert trials(result) == trials(here())
-    with dask.tuning_on(None) as search:
+    with recipes.tune_on(None) as search:
         assert search is None
 
 
 def test_no_scheduler_at_an_address(monkeypatch):
-    from rankplug.cli import dask
+    from rankplug.cli import recipes
 
-    monkeypatch.setattr(dask, "_PATIENCE", 0.2)
+    monkeypatch.setattr(recipes, "_PATIENCE", 0.2)
     message = "no Dask scheduler answers there"
-    with pytest.raises(ClusterError, match=message), dask.tuning_on("tcp://127.0.0.1:1"):
+    with pytest.raises(ClusterError, match=message), recipes.tune_on("tcp://127.0.0.1:1"):
         pass

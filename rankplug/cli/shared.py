@@ -1,19 +1,63 @@
-"""Ctrl-C and SIGTERM at the command line."""
+"""Shared parts of the commands: parsers, common arguments, exit statuses and signals."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
-from rankplug.cli.status import INTERRUPTED, TERMINATED
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "MISTAKE",
+    "TERMINATED",
+    "Signals",
+    "add_data_argument",
+    "add_qid_argument",
+    "command_parser",
+]
 
-__all__ = ["Signals"]
+# The last two are 128 plus the number of the signal, as in a shell.
+FAILED, MISTAKE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 _STDERR = 2
+
+
+def command_parser(
+    commands: Any, common: argparse.ArgumentParser, name: str, text: str, epilog: str | None = None
+) -> argparse.ArgumentParser:
+    """Add a command; `text`, in small letters and without a full stop, says what it does."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        parents=[common],
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_data_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the data that a model is applied to."""
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="svmlight text, CSV, Parquet or Arrow, text may be compressed; or a prepared folder",
+    )
+
+
+def add_qid_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the column of the query ids."""
+    parser.add_argument(
+        "--qid", metavar="COLUMN", help="column of the query ids (default: qid, if there is one)"
+    )
 
 
 class Signals:
