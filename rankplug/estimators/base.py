@@ -1,4 +1,4 @@
-"""What `Ranker` and `LabelRanker` share: a solver, its result, and scikit-learn's checks."""
+"""The base class of estimators: a solver, its result, and scikit-learn's checks of features."""
 
 from __future__ import annotations
 
@@ -25,12 +25,38 @@ class _DataTypeError(DataError, TypeError):
 
 
 class SolverEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that trains a model with a solver."""
+    """An estimator that trains a model with a solver.
 
-    solver: str | Solver
-    random_state: int | np.random.RandomState | None
+    The `fit` of a subclass takes a new solver, checks features and target, makes ranking data of
+    them, and trains; what it keeps is in the attributes.
+
+    Parameters
+    ----------
+    solver : str or Solver
+        A registered name, which means that solver's defaults, or a solver with its
+        parameters. It is cloned; its parameters are tuned as ``solver__C``.
+    random_state : int, RandomState or None, default=None
+        For solvers that draw random numbers.
+
+    Attributes
+    ----------
+    model_ : Model
+        The trained model; it predicts, saves and loads without this estimator.
+    result_ : SolverResult
+        Status, objective, duality gap and history of the training.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if the training features were a table with string column names.
+    """
+
     model_: Model
     result_: SolverResult
+
+    def __init__(
+        self, solver: str | Solver, random_state: int | np.random.RandomState | None = None
+    ) -> None:
+        self.solver = solver
+        self.random_state = random_state
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of `X`, in their order; higher is better.
@@ -128,7 +154,7 @@ def one_validation_set(eval_set: Any, eval_qid: Any) -> tuple[Any, Any, Any]:
 def mean_of_defined(
     values: NDArray[np.float64], weight: NDArray[np.float64] | None, what: str
 ) -> float:
-    """The mean of the values that are defined."""
+    """The weighted mean of the values that are defined; raises `DataError` if none counts."""
     weights = np.ones(len(values)) if weight is None else weight
     if np.any(weights < 0):
         raise DataError(f"sample_weight is negative at row {np.flatnonzero(weights < 0)[0]}")

@@ -23,24 +23,17 @@ class LabelRanker(SolverEstimator):
     Parameters
     ----------
     solver : str or Solver, default="sopopo"
-        A registered name, which means that solver's defaults, or a solver with its
-        parameters. It is cloned; its parameters are tuned as ``solver__C``.
+        A name, or a solver with its parameters; `SolverEstimator` says more.
     random_state : int, RandomState or None, default=None
-        For solvers that draw random numbers.
 
     Attributes
     ----------
-    model_ : Model
-        The trained model; it predicts, saves and loads without this estimator.
-    result_ : SolverResult
-        Status, objective, duality gap and history of the training.
+    model_, result_, n_features_in_, feature_names_in_
+        The trained model, how training ended, and the features: see `SolverEstimator`.
     labels_ : ndarray of shape (n_labels,)
         Names of the columns of `predict` and `rank`.
     classes_ : ndarray of shape (n_labels,)
         The same, if trained on classes.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if the training features were a table with string column names.
     """
 
     __metadata_request__fit = {"eval_set": True}
@@ -51,8 +44,7 @@ class LabelRanker(SolverEstimator):
         solver: str | Solver = "sopopo",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.solver = solver
-        self.random_state = random_state
+        super().__init__(solver, random_state)
 
     def fit(self, X: Any, Y: Any, *, eval_set: Any = None) -> Self:
         """Train on the preferences between the labels of each row.

@@ -25,20 +25,13 @@ class Ranker(SolverEstimator):
     Parameters
     ----------
     solver : str or Solver, default="tree-tron"
-        A registered name, which means that solver's defaults, or a solver with its
-        parameters. It is cloned; its parameters are tuned as ``solver__C``.
+        A name, or a solver with its parameters; `SolverEstimator` says more.
     random_state : int, RandomState or None, default=None
-        For solvers that draw random numbers.
 
     Attributes
     ----------
-    model_ : Model
-        The trained model; it predicts, saves and loads without this estimator.
-    result_ : SolverResult
-        Status, objective, duality gap and history of the training.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if the training features were a table with string column names.
+    model_, result_, n_features_in_, feature_names_in_
+        The trained model, how training ended, and the features: see `SolverEstimator`.
 
     Notes
     -----
@@ -69,8 +62,7 @@ class Ranker(SolverEstimator):
         solver: str | Solver = "tree-tron",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.solver = solver
-        self.random_state = random_state
+        super().__init__(solver, random_state)
 
     def fit(
         self,
@@ -107,7 +99,7 @@ class Ranker(SolverEstimator):
             If the data or the solver's parameters are not valid.
         """
         solver = self._new_solver()
-        data = self._data(X, y, qid, group, sample_weight, reset=True)
+        data = self._data(X, y, qid, reset=True, group=group, sample_weight=sample_weight)
         valid = None
         if eval_set is not None:
             valid_X, valid_y, valid_qid = one_validation_set(eval_set, eval_qid)
@@ -164,27 +156,15 @@ class Ranker(SolverEstimator):
         check_is_fitted(self)
         data = self._data(X, y, qid, sample_weight=sample_weight)
         values = ndcg_of_queries(data, self.model_.predict(data.X), graded=data.is_graded)
-        return mean_of_defined(values, data.query_weight, NO_RELEVANT_ROW)
+        return mean_of_defined(values, data.weights, NO_RELEVANT_ROW)
 
     def _data(
-        self,
-        X: Any,
-        y: Any,
-        qid: ArrayLike | None,
-        group: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        reset: bool = False,
+        self, X: Any, y: Any, qid: ArrayLike | None, *, reset: bool = False, **given: Any
     ) -> RankingData:
+        """The checked data; `given` are other arguments of `RankingData.from_arrays`."""
         self._require_target(y)
-        return RankingData.from_arrays(
-            self._features(X, reset=reset),
-            y,
-            qid,
-            group=group,
-            sample_weight=sample_weight,
-            feature_names=self._names(),
-        )
+        features = self._features(X, reset=reset)
+        return RankingData.from_arrays(features, y, qid, feature_names=self._names(), **given)
 
 
 def ndcg_of_queries(
