@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,89 +13,122 @@ from numpy.typing import NDArray
 from rankplug.data import tables
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile, problems
+from rankplug.io.table_files import TableFile
 from rankplug.system.cores import physical_memory
 
-__all__ = ["batches", "column_names", "columns_of_no_rows", "read"]
+__all__ = ["ArrowFile"]
 
 
-def column_names(file: InputFile, format_: str) -> list[str]:
-    """The names of the columns."""
-    with _opened(file, format_) as opened:
-        names: list[str] = (opened.schema_arrow if format_ == "parquet" else opened.schema).names
-    return names
-
-
-def read(
-    file: InputFile,
-    format_: str,
-    complete: Sequence[str],
-    partial: Sequence[str],
-    ids: str | None,
-) -> tuple[Any, NDArray[Any] | None]:
-    """The Arrow table of some columns, and the column of ids.
+class ArrowFile(TableFile):
+    """Its columns have types of their own, which stay as they are.
 
     Parameters
     ----------
     file : InputFile
+    stream : BinaryIO
     format_ : "parquet" or "arrow"
-    complete, partial : sequence of str
-        Columns of numbers; in `partial` ones they may be missing.
-    ids : str, optional
-        Column of integers or text.
-
-    Raises
-    ------
-    DataError
-        Naming columns and rows of the first values that are missing or no numbers.
     """
-    needed = [*complete, *partial, *([] if ids is None else [ids])]
-    with _opened(file, format_) as opened:
-        if format_ == "parquet":
-            _require_memory(file, opened.metadata.num_rows * len(needed))
-        table = opened.read(needed) if format_ == "parquet" else opened.read_all().select(needed)
-    if table.num_rows == 0:
-        raise DataError(f"{file} holds no rows")
-    _check(file, table, complete, partial, ids)
-    return table, None if ids is None else tables.column(table, ids)
 
+    def __init__(self, file: InputFile, stream: BinaryIO, format_: str) -> None:
+        super().__init__(file, stream)
+        self.format = format_
 
-def batches(
-    file: InputFile,
-    format_: str,
-    numbers: Sequence[str],
-    ids: str | None,
-    n_rows: int,
-    first_row: int = 0,
-) -> Iterator[tuple[Any, float]]:
-    """Arrow tables of at most so many rows, and how much of the file has been read then.
+    def column_names(self) -> list[str]:
+        """See `TableFile`."""
+        names: list[str] = self._schema().names
+        return names
 
-    They begin with some row, counted from 0; what comes before is left unread where possible.
+    def read(
+        self, complete: Sequence[str], partial: Sequence[str], ids: str | None
+    ) -> tuple[Any, NDArray[Any] | None]:
+        """See `TableFile`."""
+        needed = [*complete, *partial, *([] if ids is None else [ids])]
+        with self._opened() as opened:
+            if self.format == "parquet":
+                self._require_memory(opened.metadata.num_rows * len(needed))
+                table = opened.read(needed)
+            else:
+                table = opened.read_all().select(needed)
+        if table.num_rows == 0:
+            raise DataError(f"{self.file} holds no rows")
+        self._check(table, complete, partial, ids)
+        return table, None if ids is None else tables.column(table, ids)
 
-    Raises
-    ------
-    DataError
-        As `read`; what is wrong in one batch is told when it is reached.
-    """
-    import pyarrow as pa
+    def batches(
+        self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
+    ) -> Iterator[tuple[Any, float]]:
+        """See `TableFile`."""
+        import pyarrow as pa
 
-    needed = [*numbers, *([] if ids is None else [ids])]
-    row = 0
-    with _opened(file, format_, mapped=True) as opened:
-        for batch, row, fraction in _record_batches(opened, format_, needed, n_rows, first_row):
-            for start in range(max(0, first_row - row), batch.num_rows, n_rows):
-                table = pa.Table.from_batches([batch.slice(start, n_rows)]).select(needed)
-                _check(file, table, numbers, (), ids, first_row=row + start)
-                yield table, fraction
-            row += batch.num_rows
-    if row == first_row == 0:
-        raise DataError(f"{file} holds no rows")
+        needed = [*numbers, *([] if ids is None else [ids])]
+        row = 0
+        with self._opened(mapped=True) as opened:
+            found = _record_batches(opened, self.format, needed, n_rows, first_row)
+            for batch, row, fraction in found:
+                for start in range(max(0, first_row - row), batch.num_rows, n_rows):
+                    table = pa.Table.from_batches([batch.slice(start, n_rows)]).select(needed)
+                    self._check(table, numbers, (), ids, first_row=row + start)
+                    yield table, fraction
+                row += batch.num_rows
+        if row == first_row == 0:
+            raise DataError(f"{self.file} holds no rows")
 
+    def columns_of_no_rows(self, names: Sequence[str]) -> Any:
+        """See `TableFile`."""
+        return self._schema().empty_table().select(list(names))
 
-def columns_of_no_rows(file: InputFile, format_: str, names: Sequence[str]) -> Any:
-    """A table without rows of some columns, for their types."""
-    with _opened(file, format_) as opened:
-        schema = opened.schema_arrow if format_ == "parquet" else opened.schema
-    return schema.empty_table().select(list(names))
+    def _schema(self) -> Any:
+        with self._opened() as opened:
+            return opened.schema_arrow if self.format == "parquet" else opened.schema
+
+    @contextmanager
+    def _opened(self, *, mapped: bool = False) -> Iterator[Any]:
+        """The file for Arrow to read; `mapped`, a batch of any size takes no memory."""
+        import pyarrow as pa
+        from pyarrow import ipc, parquet
+
+        try:
+            if self.format == "parquet":
+                # A buffered file stays in memory as a whole, also when it is read in batches.
+                yield parquet.ParquetFile(self.stream, pre_buffer=False)
+            elif mapped and isinstance(getattr(self.stream, "raw", None), FileIO):
+                with pa.memory_map(str(self.file.path)) as source:
+                    yield ipc.open_file(source)
+            else:
+                yield ipc.open_file(self.stream)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise DataError(f"{self.file} is not a valid {self.format} file: {error}") from None
+
+    def _check(
+        self,
+        table: Any,
+        complete: Sequence[str],
+        partial: Sequence[str],
+        ids: str | None,
+        first_row: int = 0,
+    ) -> None:
+        """Raise `DataError` if a value is missing or no number; the file's rows count from 0."""
+        found = [
+            f"column {name!r}{what}"
+            for name in (*complete, *partial)
+            if (what := _wrong_in_numbers(table, name, name in partial, first_row))
+        ]
+        if ids is not None and table.column(ids).null_count:
+            row = first_row + int(np.argmax(table.column(ids).is_null().to_numpy()))
+            found.append(
+                f"column {ids!r}, row {row}: missing, so the row belongs nowhere: fill it in"
+            )
+        if found:
+            raise problems(self.file, found)
+
+    def _require_memory(self, n_values: int) -> None:
+        """Refuse what memory cannot hold, before it is expanded: a column may be one number."""
+        memory = physical_memory()
+        if n_values * 8 > memory:
+            raise DataError(
+                f"{self.file} holds {n_values:,} values, which take more than the {memory:,} bytes "
+                "of memory here: prepare it with 'rankplug prepare'"
+            )
 
 
 def _record_batches(
@@ -119,57 +152,6 @@ def _record_batches(
             batch = opened.get_batch(number)
             yield batch, row, (number + 1) / opened.num_record_batches
             row += batch.num_rows
-
-
-def _check(
-    file: InputFile,
-    table: Any,
-    complete: Sequence[str],
-    partial: Sequence[str],
-    ids: str | None,
-    first_row: int = 0,
-) -> None:
-    """Raise `DataError` if a value is missing or no number; the file's rows count from 0."""
-    found = [
-        f"column {name!r}{what}"
-        for name in (*complete, *partial)
-        if (what := _wrong_in_numbers(table, name, name in partial, first_row))
-    ]
-    if ids is not None and table.column(ids).null_count:
-        row = first_row + int(np.argmax(table.column(ids).is_null().to_numpy()))
-        found.append(f"column {ids!r}, row {row}: missing, so the row belongs nowhere: fill it in")
-    if found:
-        raise problems(file, found)
-
-
-def _require_memory(file: InputFile, n_values: int) -> None:
-    """Refuse what the machine cannot hold, before it is expanded: a column may be one number."""
-    memory = physical_memory()
-    if n_values * 8 > memory:
-        raise DataError(
-            f"{file} holds {n_values:,} values, which take more than the {memory:,} bytes of "
-            "memory here: prepare it with 'rankplug prepare'"
-        )
-
-
-@contextmanager
-def _opened(file: InputFile, format_: str, *, mapped: bool = False) -> Iterator[Any]:
-    """The file for Arrow to read; `mapped`, a batch of any size takes no memory."""
-    import pyarrow as pa
-    from pyarrow import ipc, parquet
-
-    with file.open() as stream:
-        try:
-            if format_ == "parquet":
-                # A buffered file stays in memory as a whole, also when it is read in batches.
-                yield parquet.ParquetFile(stream, pre_buffer=False)
-            elif mapped and isinstance(getattr(stream, "raw", None), FileIO):
-                with pa.memory_map(str(file.path)) as source:
-                    yield ipc.open_file(source)
-            else:
-                yield ipc.open_file(stream)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise DataError(f"{file} is not a valid {format_} file: {error}") from None
 
 
 def _wrong_in_numbers(table: Any, name: str, may_be_missing: bool, first_row: int) -> str | None:

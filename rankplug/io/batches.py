@@ -1,4 +1,4 @@
-"""Files of any size, some rows at a time: features and query ids, for a trained model to score."""
+"""Batches of rows of a file of any size, for a trained model to score."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
-from rankplug.io import arrow_files, csv_files
-from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
-from rankplug.io.files import InputFile, input_files
+from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, table_of
+from rankplug.io.files import InputFile, require_format
 from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
 from rankplug.io.svmlight import svmlight_batches
 from rankplug.parameters import Integer, check_parameters
@@ -80,17 +79,21 @@ def read_batches(
             raise ParameterError(f"{path}: a prepared folder needs no format or qid, leave it out")
         yield from _of_folder(open_prepared(path), n_features, feature_names, batch_rows)
         return
-    (file,), format_ = input_files(path, format)
-    if format_ == "svmlight":
-        if qid is not None:
-            raise ParameterError(f"{file}: qid is for tables, svmlight text names no columns")
-        for X, ids in svmlight_batches(file, n_features, batch_rows):
-            yield Batch(X, ids, file.fraction_read())
-        return
-    names, id_column = _columns(file, format_, n_features, feature_names, qid)
-    for table, fraction in _tables(file, format_, names, id_column, batch_rows):
-        ids = None if id_column is None else tables.column(table, id_column)
-        yield Batch(tables.to_matrix(table, names), ids, fraction)
+    require_format(format)
+    file = InputFile(path)
+    with file.open() as stream:
+        format_ = format or file.recognise(stream)
+        if format_ == "svmlight":
+            if qid is not None:
+                raise ParameterError(f"{file}: qid is for tables, svmlight text names no columns")
+            for X, ids in svmlight_batches(file, stream, n_features, batch_rows):
+                yield Batch(X, ids, file.fraction_read())
+            return
+        table = table_of(file, stream, format_)
+        names, id_column = _columns(file, table.column_names(), n_features, feature_names, qid)
+        for rows, fraction in table.batches(names, id_column, batch_rows):
+            ids = None if id_column is None else tables.column(rows, id_column)
+            yield Batch(tables.to_matrix(rows, names), ids, fraction)
 
 
 def _of_folder(
@@ -112,29 +115,14 @@ def _of_folder(
         yield Batch(chosen, data.query_ids[query], stop / data.n_samples)
 
 
-def _tables(
-    file: InputFile, format_: str, names: Sequence[str], ids: str | None, n_rows: int
-) -> Iterator[tuple[Any, float]]:
-    if format_ == "csv":
-        for table in csv_files.batches(file, names, ids, n_rows):
-            yield table, file.fraction_read()
-    else:
-        yield from arrow_files.batches(file, format_, names, ids, n_rows)
-
-
 def _columns(
     file: InputFile,
-    format_: str,
+    there: list[str],
     n_features: int,
     feature_names: Sequence[str] | None,
     qid: str | None,
 ) -> tuple[list[str], str | None]:
     """The columns of the features, and that of the query ids."""
-    there = (
-        csv_files.column_names(file)
-        if format_ == "csv"
-        else arrow_files.column_names(file, format_)
-    )
     if qid is None and DEFAULT_QID in there and DEFAULT_QID not in (feature_names or ()):
         qid = DEFAULT_QID
     ids = [] if qid is None else [qid]

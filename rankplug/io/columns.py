@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError, nearest
-from rankplug.io import arrow_files, csv_files
+from rankplug.io.arrow_files import ArrowFile
+from rankplug.io.csv_files import CsvFile
 from rankplug.io.files import InputFile
+from rankplug.io.table_files import TableFile
 
 __all__ = [
     "Columns",
     "Roles",
     "common_roles",
     "label_roles",
+    "open_table",
     "query_roles",
     "read_columns",
+    "table_of",
 ]
 
 DEFAULT_LABEL = "label"
@@ -64,6 +69,20 @@ class Columns:
     relevance: NDArray[np.float64]
     ids: NDArray[Any] | None
     weight: NDArray[np.float64] | None
+
+
+@contextmanager
+def open_table(file: InputFile, format_: str) -> Iterator[TableFile]:
+    """Open a file of a known format that holds a table."""
+    with file.open() as stream:
+        yield table_of(file, stream, format_)
+
+
+def table_of(file: InputFile, stream: BinaryIO, format_: str) -> TableFile:
+    """The table in a file that is open already."""
+    if format_ == "csv":
+        return CsvFile(file, stream)
+    return ArrowFile(file, stream, format_)
 
 
 def read_columns(
@@ -188,11 +207,8 @@ def _raise_all(wrong: list[str]) -> None:
 
 
 def _choose(file: InputFile, format_: str, choose: Callable[[list[str]], Roles]) -> Roles:
-    names = (
-        csv_files.column_names(file)
-        if format_ == "csv"
-        else arrow_files.column_names(file, format_)
-    )
+    with open_table(file, format_) as table:
+        names = table.column_names()
     try:
         roles = choose(names)
     except DataError as error:
@@ -206,11 +222,8 @@ def _choose(file: InputFile, format_: str, choose: Callable[[list[str]], Roles])
 
 
 def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) -> Columns:
-    needed = (roles.complete_numbers, roles.partial_numbers, roles.ids)
-    if format_ == "csv":
-        table, ids = csv_files.read(file, *needed)
-    else:
-        table, ids = arrow_files.read(file, format_, *needed)
+    with open_table(file, format_) as opened:
+        table, ids = opened.read(roles.complete_numbers, roles.partial_numbers, roles.ids)
     features = tables.to_matrix(table, roles.features)
     weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
     if dtype is not None:

@@ -7,109 +7,135 @@ import io
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
-from rankplug.io.rows import written_ids
+from rankplug.io.table_files import TableFile, written_ids
 
-__all__ = ["batches", "column_names", "read"]
+__all__ = ["CsvFile"]
 
-_BLOCK = 1 << 22
+_BLOCK = 1 << 22  # bytes that Arrow parses at a time: a few thousand rows of a hundred columns
 _DELIMITERS = ",\t;|"
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 
 
-def column_names(file: InputFile) -> list[str]:
-    """The names in the header."""
-    with _rows(file) as rows:
-        header: list[str] | None = next((row for row in rows if row), None)
-    if header is None:
-        raise DataError(f"{file} is empty: a header and at least one row are needed")
-    return header
+class CsvFile(TableFile):
+    """Its delimiter is the one that occurs most often in the header, a comma if there is none."""
 
+    def __init__(self, file: InputFile, stream: BinaryIO) -> None:
+        super().__init__(file, stream)
+        stream.seek(0)
+        header = next((line for line in stream if line.strip()), b"").decode(errors="replace")
+        self._delimiter = max(_DELIMITERS, key=header.count)
 
-def read(
-    file: InputFile, complete: Sequence[str], partial: Sequence[str], ids: str | None
-) -> tuple[Any, NDArray[Any] | None]:
-    """The Arrow table of float64 columns, and the column of ids.
+    def column_names(self) -> list[str]:
+        """The names in the header."""
+        with self._rows(self.stream) as rows:
+            header: list[str] | None = next((row for row in rows if row), None)
+        if header is None:
+            raise DataError(f"{self.file} is empty: a header and at least one row are needed")
+        return header
 
-    Parameters
-    ----------
-    file : InputFile
-    complete, partial : sequence of str
-        Columns of numbers; in `partial` ones they may be missing.
-    ids : str, optional
-        Column of integers or text.
+    def read(
+        self, complete: Sequence[str], partial: Sequence[str], ids: str | None
+    ) -> tuple[Any, NDArray[Any] | None]:
+        """See `TableFile`; numbers are float64."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
 
-    Raises
-    ------
-    DataError
-        Naming lines and columns of the first values that are missing or no numbers.
-    """
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
+        self.stream.seek(0)
+        try:
+            table = arrow_csv.read_csv(self.stream, **self._options([*complete, *partial], ids))
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            raise self._error(complete, partial, ids, str(error)) from None
+        if table.num_rows == 0:
+            raise self._no_rows()
+        if not _is_right(table, complete, partial, ids):
+            raise self._error(complete, partial, ids, "missing or infinite values")
+        return table, None if ids is None else written_ids(table.column(ids))
 
-    options = _options(file, [*complete, *partial], ids)
-    try:
-        with file.open() as stream:
-            table = arrow_csv.read_csv(stream, **options)
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise _error(file, complete, partial, ids, str(error)) from None
-    if table.num_rows == 0:
-        raise _no_rows(file)
-    if not _is_right(table, complete, partial, ids):
-        raise _error(file, complete, partial, ids, "missing or infinite values")
-    return table, None if ids is None else written_ids(table.column(ids))
+    def batches(
+        self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
+    ) -> Iterator[tuple[Any, float]]:
+        """See `TableFile`."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
 
-
-def batches(
-    file: InputFile, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
-) -> Iterator[Any]:
-    """Arrow tables of at most so many rows, from some row on (counted from 0), ids as text.
-
-    Raises
-    ------
-    DataError
-        As `read`; what is wrong in one batch is told when it is reached.
-    """
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    read_options = arrow_csv.ReadOptions(block_size=_BLOCK)
-    options = _options(file, numbers, ids)
-    row = 0
-    try:
-        with file.open() as stream:
-            for block in arrow_csv.open_csv(stream, read_options, **options):
+        read_options = arrow_csv.ReadOptions(block_size=_BLOCK)
+        self.stream.seek(0)
+        row = 0
+        try:
+            blocks = arrow_csv.open_csv(self.stream, read_options, **self._options(numbers, ids))
+            for block in blocks:
                 for start in range(max(0, first_row - row), block.num_rows, n_rows):
                     table = pa.Table.from_batches([block.slice(start, n_rows)])
                     if not _is_right(table, numbers, (), ids):
-                        raise _error(file, numbers, (), ids, "missing or infinite values")
-                    yield table
+                        raise self._error(numbers, (), ids, "missing or infinite values")
+                    yield table, self.file.fraction_read()
                 row += block.num_rows
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise _error(file, numbers, (), ids, str(error)) from None
-    if row == 0:
-        raise _no_rows(file)
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            raise self._error(numbers, (), ids, str(error)) from None
+        if row == 0:
+            raise self._no_rows()
 
+    def _options(self, numbers: Sequence[str], ids: str | None) -> dict[str, Any]:
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
 
-def _options(file: InputFile, numbers: Sequence[str], ids: str | None) -> dict[str, Any]:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
+        types = dict.fromkeys(numbers, pa.float64())
+        if ids is not None:
+            types[ids] = pa.string()
+        return {
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True
+            ),
+            "convert_options": arrow_csv.ConvertOptions(
+                column_types=types, include_columns=list(types), null_values=_MISSING
+            ),
+        }
 
-    types = {**dict.fromkeys(numbers, pa.float64()), **({} if ids is None else {ids: pa.string()})}
-    return {
-        "parse_options": arrow_csv.ParseOptions(
-            delimiter=_delimiter(file), newlines_in_values=True
-        ),
-        "convert_options": arrow_csv.ConvertOptions(
-            column_types=types, include_columns=list(types), null_values=_MISSING
-        ),
-    }
+    def _no_rows(self) -> DataError:
+        return DataError(f"{self.file} holds no rows below its header")
+
+    @contextmanager
+    def _rows(self, stream: BinaryIO) -> Iterator[Any]:
+        """A `csv.reader` of a stream; it knows the number of the line it has come to."""
+        stream.seek(0)
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        try:
+            yield csv.reader(text, delimiter=self._delimiter, strict=True)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.file} is not UTF-8 text: {error.reason}; save it as UTF-8"
+            ) from None
+        except csv.Error as error:
+            raise DataError(
+                f"{self.file} is not a valid CSV file: {error}; check its quotation marks"
+            ) from None
+        finally:
+            text.detach()  # or it would close the stream
+
+    def _error(
+        self, complete: Sequence[str], partial: Sequence[str], ids: str | None, reason: str
+    ) -> DataError:
+        """What is wrong in which cells; Arrow may be reading the stream still."""
+        found = []
+        with self.file.open() as stream, self._rows(stream) as rows:
+            header = next(row for row in rows if row)
+            place = {name: header.index(name) for name in (*complete, *partial)}
+            for row in rows:
+                if row:
+                    wrong = _wrong_in_row(row, header, place, partial, ids)
+                    found += [f"line {rows.line_num}{what}" for what in wrong]
+                if len(found) >= ENOUGH_PROBLEMS:
+                    break
+        if not found:
+            return DataError(f"{self.file} cannot be read: {reason}")
+        return problems(self.file, found)
 
 
 def _is_right(table: Any, complete: Sequence[str], partial: Sequence[str], ids: str | None) -> bool:
@@ -120,49 +146,6 @@ def _is_right(table: Any, complete: Sequence[str], partial: Sequence[str], ids: 
     finite &= not any(np.isinf(table.column(name).to_numpy()).any() for name in partial)
     named = ids is None or not compute.any(compute.equal(table.column(ids), "")).as_py()
     return bool(finite and named)
-
-
-def _no_rows(file: InputFile) -> DataError:
-    return DataError(f"{file} holds no rows below its header")
-
-
-def _delimiter(file: InputFile) -> str:
-    """The delimiter that occurs most often in the header, a comma if there is none."""
-    with file.open() as stream:
-        header = next((line for line in stream if line.strip()), b"").decode(errors="replace")
-    return max(_DELIMITERS, key=header.count)
-
-
-@contextmanager
-def _rows(file: InputFile) -> Iterator[Any]:
-    """A `csv.reader` of the file; it knows the number of the line it has come to."""
-    delimiter = _delimiter(file)
-    with file.open() as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-        try:
-            yield csv.reader(text, delimiter=delimiter, strict=True)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{file} is not UTF-8 text: {error.reason}; save it as UTF-8") from None
-        except csv.Error as error:
-            raise DataError(
-                f"{file} is not a valid CSV file: {error}; check its quotation marks"
-            ) from None
-
-
-def _error(
-    file: InputFile, complete: Sequence[str], partial: Sequence[str], ids: str | None, reason: str
-) -> DataError:
-    found = []
-    with _rows(file) as rows:
-        header = next(row for row in rows if row)
-        place = {name: header.index(name) for name in (*complete, *partial)}
-        for row in rows:
-            if row:
-                wrong = _wrong_in_row(row, header, place, partial, ids)
-                found += [f"line {rows.line_num}{what}" for what in wrong]
-            if len(found) >= ENOUGH_PROBLEMS:
-                break
-    return problems(file, found) if found else DataError(f"{file} cannot be read: {reason}")
 
 
 def _wrong_in_row(

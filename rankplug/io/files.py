@@ -1,4 +1,4 @@
-"""Files: what they hold, their compression, and writing them whole or not at all."""
+"""Files of data: their format and compression, and atomic writing of files."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ __all__ = [
     "problems",
     "refuse_unfit",
     "replacing",
+    "require_format",
 ]
 
 FORMATS = ("svmlight", "csv", "parquet", "arrow")
@@ -61,6 +62,8 @@ _FORMAT_OF_SUFFIX = {
     ".svm": "svmlight",
     ".svmlight": "svmlight",
 }
+# Text of data hardly compresses a hundredfold; what is made to fill a memory, a thousandfold (the
+# most that gzip can) and more.
 _MOST_EXPANSION = 250
 _ALWAYS_EXPANDED = 1 << 30
 ENOUGH_PROBLEMS = 6
@@ -100,19 +103,23 @@ class InputFile:
             ) from None
 
     def find_format(self) -> str:
-        """One of `FORMATS`, by the first bytes, else the suffix, else the first line."""
+        """Open the file to `recognise` it."""
         with self.open() as stream:
-            start = stream.read(8)
-            for magic, name in _BINARY_FORMATS.items():
-                if start.startswith(magic):
-                    return name
-            by_suffix = _FORMAT_OF_SUFFIX.get(_text_suffix(self.path), "svmlight")
-            if by_suffix in ("parquet", "arrow"):
-                raise DataError(f"{self} is not a {by_suffix} file: its first bytes say otherwise")
-            if by_suffix == "csv":
-                return "csv"
-            stream.seek(0)
-            line = next((line for line in stream if line.partition(b"#")[0].strip()), b"")
+            return self.recognise(stream)
+
+    def recognise(self, stream: BinaryIO) -> str:
+        """One of `FORMATS`, by the first bytes, else the suffix, else the first line."""
+        start = stream.read(8)
+        for magic, name in _BINARY_FORMATS.items():
+            if start.startswith(magic):
+                return name
+        by_suffix = _FORMAT_OF_SUFFIX.get(_text_suffix(self.path), "svmlight")
+        if by_suffix in ("parquet", "arrow"):
+            raise DataError(f"{self} is not a {by_suffix} file: its first bytes say otherwise")
+        if by_suffix == "csv":
+            return "csv"
+        stream.seek(0)
+        line = next((line for line in stream if line.partition(b"#")[0].strip()), b"")
         separated = re.search(rb"[,;\t]", line.strip()) is not None
         return "csv" if separated and b":" not in line else "svmlight"
 
@@ -180,15 +187,18 @@ class _Expanding(io.RawIOBase):
         super().close()
 
 
-def input_files(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], format_: str | None
-) -> tuple[list[InputFile], str]:
+def require_format(format_: str | None) -> None:
+    """Raise `ParameterError` for a format that there is not."""
+    if format_ is not None and format_ not in FORMATS:
+        raise ParameterError(f"unknown format {format_!r}{nearest(format_, FORMATS)}")
+
+
+def input_files(path: Paths, format_: str | None) -> tuple[list[InputFile], str]:
     """The files and their common format, which is found out if `format_` is None."""
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise ParameterError("no file to read: path is an empty list")
-    if format_ is not None and format_ not in FORMATS:
-        raise ParameterError(f"unknown format {format_!r}{nearest(format_, FORMATS)}")
+    require_format(format_)
     files = [InputFile(one) for one in paths]
     formats = [file.find_format() if format_ is None else format_ for file in files]
     if len(set(formats)) > 1:

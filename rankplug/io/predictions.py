@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from rankplug.exceptions import DataError
 from rankplug.io.batches import Batch, read_batches
-from rankplug.io.table_writer import table_writer
+from rankplug.io.writing import table_writer
 from rankplug.models import Model
 from rankplug.models import answers as outputs
 

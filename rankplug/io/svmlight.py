@@ -1,8 +1,7 @@
 """LETOR/svmlight text: ``relevance [qid:ID] index:value ... [# comment]``, a line a row.
 
-`rankplug.io.svmlight_blocks` parses whole blocks of lines. Where it fails,
-`rankplug.io.svmlight_lines` reads line by line instead, which either finds the lines at fault or
-accepts what is unusual but right.
+Blocks of lines are parsed as a whole. Where that fails, their lines are read one by one, which
+either finds the lines at fault or accepts what is unusual but right.
 """
 
 from __future__ import annotations
@@ -22,22 +21,20 @@ from rankplug.data import Matrix, RankingData
 from rankplug.data.arrays import index_type
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
-from rankplug.io.rows import Rows, written_ids
-from rankplug.io.svmlight_blocks import parse_block
-from rankplug.io.svmlight_lines import parse_file, parse_lines
+from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_file, parse_lines
+from rankplug.io.table_files import written_ids
 
 __all__ = [
     "DENSE_ABOVE",
-    "TextPart",
     "TextPosition",
     "read_svmlight",
     "svmlight_batches",
-    "svmlight_parts",
+    "svmlight_blocks",
     "to_matrix",
     "write_svmlight",
 ]
 
-_BLOCK = 1 << 22
+_BLOCK = 1 << 22  # bytes; their rows take some 50 MB while they are parsed
 DENSE_ABOVE = 0.5
 """Share of written values from which features are kept as an array."""
 
@@ -65,14 +62,6 @@ class TextPosition:
         return TextPosition(self.offset + len(block), self.line + block.count(b"\n"), has_ids)
 
 
-@dataclass(frozen=True)
-class TextPart:
-    """Rows of a file, and where they end."""
-
-    rows: Rows
-    end: TextPosition
-
-
 def read_svmlight(
     files: Sequence[InputFile],
     *,
@@ -94,7 +83,7 @@ def read_svmlight(
     """
     parts = [_read_file(file, n_features, dtype) for file in files]
     _require_same_kind(files, parts)
-    rows = parts[0] if len(parts) == 1 else Rows.concatenate(parts)
+    rows = parts[0] if len(parts) == 1 else ParsedRows.concatenate(parts)
     width = int(rows.indices.max(initial=0)) if n_features is None else n_features
     if width == 0:
         raise DataError(f"{', '.join(map(str, files))}: no features, only relevance and ids")
@@ -103,43 +92,51 @@ def read_svmlight(
 
 
 def svmlight_batches(
-    file: InputFile, n_features: int, n_lines: int
+    file: InputFile, stream: BinaryIO, n_features: int, n_lines: int
 ) -> Iterator[tuple[Matrix, NDArray[Any] | None]]:
     """Features and query ids (as text; None if there are none) of so many lines at a time.
+
+    Parameters
+    ----------
+    file : InputFile
+        Named by messages.
+    stream : BinaryIO
+        Its content, read from the beginning.
+    n_features, n_lines : int
 
     Raises
     ------
     DataError
         As `read_svmlight`; what is wrong in one batch is told when it is reached.
     """
-    with file.open() as stream:
-        blocks = iter(lambda: b"".join(islice(stream, n_lines)), b"")
-        for part in _parsed(file, blocks, TextPosition(), n_features, np.float64):
-            yield to_matrix(part.rows, n_features, None), part.rows.id_texts()
+    stream.seek(0)
+    blocks = iter(lambda: b"".join(islice(stream, n_lines)), b"")
+    for rows, _ in _parse_blocks(file, blocks, TextPosition(), n_features, np.float64):
+        yield to_matrix(rows, n_features, None), rows.id_texts()
 
 
-def svmlight_parts(
+def svmlight_blocks(
     file: InputFile, n_features: int | None, dtype: DTypeLike, start: TextPosition
-) -> Iterator[TextPart]:
-    """Parsed blocks of a file from some position on, which a part before has ended at.
+) -> Iterator[tuple[ParsedRows, TextPosition]]:
+    """ParsedRows of a file, a block at a time, and where the block ends; from such an end on.
 
     Raises
     ------
     DataError
-        As `read_svmlight`; what is wrong in one part is told when it is reached.
+        As `read_svmlight`; what is wrong in one block is told when it is reached.
     """
     with file.open() as stream:
         stream.seek(start.offset)
-        yield from _parsed(file, _blocks(stream), start, n_features, dtype)
+        yield from _parse_blocks(file, _read_blocks(stream), start, n_features, dtype)
 
 
-def _parsed(
+def _parse_blocks(
     file: InputFile,
     blocks: Iterable[bytes],
     position: TextPosition,
     n_features: int | None,
     dtype: DTypeLike,
-) -> Iterator[TextPart]:
+) -> Iterator[tuple[ParsedRows, TextPosition]]:
     """The blocks that hold rows."""
     for block in blocks:
         rows = _parse_block_or_lines(file, block, position.line, n_features, dtype)
@@ -152,7 +149,7 @@ def _parsed(
                     "all lines or to none"
                 )
             position = position.after(block, rows.has_query_ids)
-            yield TextPart(rows, position)
+            yield rows, position
         else:
             position = position.after(block, position.has_ids)
     if position.has_ids is None:
@@ -161,10 +158,10 @@ def _parsed(
 
 def _parse_block_or_lines(
     file: InputFile, block: bytes, line: int, n_features: int | None, dtype: DTypeLike
-) -> Rows:
+) -> ParsedRows:
     try:
         # Concatenated arrays can be written, unlike Arrow's.
-        rows = Rows.concatenate([parse_block(block, n_features, dtype)])
+        rows = ParsedRows.concatenate([parse_block(block, n_features, dtype)])
         if rows.has_all_query_ids or not rows.has_query_ids:
             return rows
     except ValueError:  # as in `_read_fast`
@@ -188,7 +185,7 @@ def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
             stream.write(line.encode())
 
 
-def _read_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows:
+def _read_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> ParsedRows:
     rows = _read_fast(file, n_features, dtype)
     if rows is None:
         rows = parse_file(file, n_features, dtype)
@@ -201,27 +198,27 @@ def _no_rows(file: InputFile) -> DataError:
     return DataError(f"{file} holds no rows: it is empty, or has blank and comment lines only")
 
 
-def _read_fast(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows | None:
+def _read_fast(file: InputFile, n_features: int | None, dtype: DTypeLike) -> ParsedRows | None:
     """All rows, or None if anything is irregular or wrong."""
     try:
         with file.open() as stream:
-            blocks = [parse_block(block, n_features, dtype) for block in _blocks(stream)]
+            blocks = [parse_block(block, n_features, dtype) for block in _read_blocks(stream)]
     except DataError:
         raise
     except ValueError:  # Arrow's errors of parsing among them
         return None
-    rows = Rows.concatenate(blocks)
+    rows = ParsedRows.concatenate(blocks)
     return rows if rows.has_all_query_ids or not rows.has_query_ids else None
 
 
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+def _read_blocks(stream: BinaryIO) -> Iterator[bytes]:
     block = stream.read(_BLOCK)
     yield block + stream.readline()  # one block even of an empty file
     while block := stream.read(_BLOCK):
         yield block + stream.readline()
 
 
-def _require_same_kind(files: Sequence[InputFile], parts: Sequence[Rows]) -> None:
+def _require_same_kind(files: Sequence[InputFile], parts: Sequence[ParsedRows]) -> None:
     without = [str(f) for f, rows in zip(files, parts, strict=True) if not rows.has_query_ids]
     if without and len(without) < len(files):
         raise DataError(
@@ -229,7 +226,7 @@ def _require_same_kind(files: Sequence[InputFile], parts: Sequence[Rows]) -> Non
         )
 
 
-def to_matrix(rows: Rows, n_features: int, dense: bool | None) -> Matrix:
+def to_matrix(rows: ParsedRows, n_features: int, dense: bool | None) -> Matrix:
     """The features; `dense` as for `read_svmlight`."""
     shape = (len(rows.counts), n_features)
     n_values = len(rows.values)

@@ -1,20 +1,22 @@
-"""`write_data`: data to files that `read_data` reads back."""
+"""Writing files: data that `read_data` reads back, and tables piece by piece."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from scipy import sparse
 
 from rankplug.data import RankingData
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
 from rankplug.io.files import format_to_write, replacing
 from rankplug.io.svmlight import write_svmlight
 
-__all__ = ["write_data"]
+__all__ = ["table_writer", "write_data"]
 
 _WEIGHT = "weight"
 
@@ -41,25 +43,13 @@ def write_data(data: RankingData, path: str | os.PathLike[str]) -> None:
         If the format cannot hold the data: names or ids with blanks, sparse tables.
     """
     path = Path(path)
-    format_ = format_to_write(path)
-    table: Any = None if format_ == "svmlight" else _table(data)
-    with replacing(path) as stream:
-        if format_ == "svmlight":
+    if format_to_write(path) == "svmlight":
+        with replacing(path) as stream:
             write_svmlight(data, stream)
-        elif format_ == "csv":
-            from pyarrow import csv
-
-            delimiter = "\t" if ".tsv" in path.suffixes else ","
-            csv.write_csv(table, stream, csv.WriteOptions(delimiter=delimiter))
-        elif format_ == "parquet":
-            from pyarrow import parquet
-
-            parquet.write_table(table, stream)
-        else:
-            from pyarrow import ipc
-
-            with ipc.new_file(stream, table.schema) as writer:
-                writer.write_table(table)
+        return
+    table = _table(data)
+    with table_writer(path) as write:
+        write(table)
 
 
 def _table(data: RankingData) -> Any:
@@ -76,3 +66,50 @@ def _table(data: RankingData) -> Any:
         raise DataError(f"features called {', '.join(taken)}: these names have another meaning")
     columns.update((name, data.X[:, j]) for j, name in enumerate(names))
     return pa.table(columns)
+
+
+@contextmanager
+def table_writer(path: Path) -> Iterator[Callable[[Any], None]]:
+    """A function that appends an Arrow table to the file; all must have the same columns.
+
+    The end of the name says the format: .csv, .tsv (with .gz, .bz2 or .xz compressed), .parquet,
+    .arrow and so on. An earlier file is replaced when the block ends without an error.
+
+    Raises
+    ------
+    ParameterError
+        If the name does not end in a known way.
+    """
+    format_ = format_to_write(path)
+    if format_ == "svmlight":
+        raise ParameterError(f"{path}: name a table to write: .csv, .tsv, .parquet or .arrow")
+    writer: Any = None
+
+    def write(table: Any) -> None:
+        nonlocal writer
+        if writer is None:
+            writer = _open_writer(format_, stream, table.schema, path)
+        writer.write_table(table)
+
+    with replacing(path) as stream:
+        try:
+            yield write
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+def _open_writer(format_: str, stream: BinaryIO, schema: Any, path: Path) -> Any:
+    if format_ == "csv":
+        from pyarrow import csv
+
+        delimiter = "\t" if ".tsv" in path.suffixes else ","
+        options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
+        return csv.CSVWriter(stream, schema, write_options=options)
+    if format_ == "parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(stream, schema)
+    from pyarrow import ipc
+
+    return ipc.new_file(stream, schema)

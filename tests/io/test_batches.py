@@ -15,7 +15,7 @@ from scipy import sparse
 from rankplug import RankingData, write_data
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.batches import read_batches
-from rankplug.io.table_writer import table_writer
+from rankplug.io.writing import table_writer
 
 NAMES = ("f1", "f2", "f3")
 SUFFIXES = (".txt", ".txt.gz", ".csv", ".csv.xz", ".tsv", ".parquet", ".arrow")

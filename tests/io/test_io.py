@@ -18,7 +18,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import FORMATS, read_data, read_label_data, svmlight, write_data
 from rankplug.io.files import InputFile
-from rankplug.io.svmlight_lines import parse_file
+from rankplug.io.svmlight_rows import parse_file
 
 OPENERS = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 

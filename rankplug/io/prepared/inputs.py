@@ -1,4 +1,4 @@
-"""The files to prepare, read once, a piece at a time, from any place where a piece ended."""
+"""Input of a preparation: files read a piece at a time, from any place where a piece ended."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from rankplug.data import Matrix, tables
 from rankplug.data.queries import query_id_vector
 from rankplug.exceptions import DataError
-from rankplug.io import arrow_files, csv_files
-from rankplug.io.columns import Roles
+from rankplug.io.columns import Roles, open_table
 from rankplug.io.files import InputFile
-from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_parts, to_matrix
+from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_blocks, to_matrix
 
 __all__ = ["Input", "Piece", "Position", "TableInput", "TextInput"]
 
-_CELLS_AT_ONCE = 1 << 20
+_CELLS_AT_ONCE = 1 << 20  # of a table: 8 MB as float64, of which a few copies are in memory
 
 
 @dataclass(frozen=True)
@@ -141,14 +140,13 @@ class TextInput(Input):
 
     def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
         position = start
-        for part in svmlight_parts(file, self.n_features, self.dtype, start.text):
-            rows = part.rows
+        for rows, end in svmlight_blocks(file, self.n_features, self.dtype, start.text):
             if position.has_ids not in (None, rows.has_query_ids):
                 raise DataError(_other_kind(file, rows.has_query_ids))
             position = replace(
                 position,
                 rows=position.rows + len(rows.counts),
-                text=part.end,
+                text=end,
                 all_rows=position.all_rows + len(rows.counts),
                 all_written=position.all_written + len(rows.values),
                 width=self.n_features or max(position.width, int(rows.indices.max(initial=0))),
@@ -170,7 +168,8 @@ class TableInput(Input):
         format_: str,
         roles: Roles,
     ) -> None:
-        empty = [_empty(file, format_, roles) for file in files] if format_ != "csv" else []
+        typed = [_columns_of_no_rows(file, format_, roles) for file in files]
+        empty = [table for table in typed if table is not None]
         if dtype is None:
             found = [tables.to_matrix(table, roles.features).dtype for table in empty]
             dtype = np.result_type(*found) if found else np.dtype(np.float64)
@@ -187,7 +186,7 @@ class TableInput(Input):
 
     def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
         position = start
-        for table, fraction in self._tables(file, start.rows):
+        for table, fraction in self._batches(file, start.rows):
             features = tables.to_matrix(table, self.roles.features)
             relevance = tables.to_matrix(table, self.roles.relevance)[:, 0]
             weight = self.roles.weight
@@ -209,14 +208,11 @@ class TableInput(Input):
                 fraction,
             )
 
-    def _tables(self, file: InputFile, first_row: int) -> Iterator[tuple[Any, float]]:
+    def _batches(self, file: InputFile, first_row: int) -> Iterator[tuple[Any, float]]:
         numbers, ids = self.roles.complete_numbers, self.roles.ids
         n_rows = max(1, _CELLS_AT_ONCE // len(numbers))
-        if self.format == "csv":
-            for table in csv_files.batches(file, numbers, ids, n_rows, first_row):
-                yield table, file.fraction_read()
-        else:
-            yield from arrow_files.batches(file, self.format, numbers, ids, n_rows, first_row)
+        with open_table(file, self.format) as table:
+            yield from table.batches(numbers, ids, n_rows, first_row)
 
     def _matrix(self, features: NDArray[Any]) -> Matrix:
         from scipy import sparse
@@ -237,9 +233,10 @@ class TableInput(Input):
             raise DataError(f"{file}, counting rows from {first_row}: {error}") from None
 
 
-def _empty(file: InputFile, format_: str, roles: Roles) -> Any:
+def _columns_of_no_rows(file: InputFile, format_: str, roles: Roles) -> Any:
     ids = () if roles.ids is None else (roles.ids,)
-    return arrow_files.columns_of_no_rows(file, format_, (*roles.complete_numbers, *ids))
+    with open_table(file, format_) as table:
+        return table.columns_of_no_rows((*roles.complete_numbers, *ids))
 
 
 def _other_kind(file: InputFile, has_ids: bool) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.npy import GrowingFiles
-from rankplug.io.rows import written_ids
+from rankplug.io.table_files import written_ids
 
 __all__ = ["Order", "QueryLog", "read_order"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from rankplug.exceptions import DataError
-from rankplug.io import csv_files
 from rankplug.io.batches import read_batches
+from rankplug.io.columns import open_table
 from rankplug.io.reading import read_data, read_label_data
 from rankplug.io.writing import write_data
 from tests.long.fuzz.memory import memory_file, one_in
@@ -21,7 +21,8 @@ TOKENS += [b"1e999", b"inf", b"\x00", b"\xef\xbb\xbf", b"\xff", b"0x1", b"1_0", 
 def check(data: bytes, folder: Path) -> None:
     """Refused, or finite, and the same in batches and after writing."""
     try:
-        names = csv_files.column_names(memory_file("data.csv", data))
+        with open_table(memory_file("data.csv", data), "csv") as table:
+            names = table.column_names()
     except DataError:
         names = []
     if not one_in(100, data):

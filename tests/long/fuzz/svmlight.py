@@ -11,10 +11,8 @@ from scipy import sparse
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
-from rankplug.io.rows import Rows
 from rankplug.io.svmlight import read_svmlight, svmlight_batches, write_svmlight
-from rankplug.io.svmlight_blocks import parse_block
-from rankplug.io.svmlight_lines import parse_file
+from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_file
 from tests.long.fuzz.memory import memory_file, one_in
 
 MAX_LENGTH = 200
@@ -63,7 +61,7 @@ def ranking_data(
     return RankingData.from_arrays(*parts)
 
 
-def block_parser_agrees(file: InputFile, slow: Rows | None) -> None:
+def block_parser_agrees(file: InputFile, slow: ParsedRows | None) -> None:
     """It takes nothing that the line parser refuses or reads otherwise."""
     try:
         with file.open() as stream:
@@ -82,7 +80,9 @@ def batches_agree(file: InputFile, read: RankingData) -> None:
     """Two lines at a time are the same rows."""
     if read.n_features > 1000:
         return
-    rows = np.vstack([array(X) for X, _ in svmlight_batches(file, read.n_features, 2)])
+    with file.open() as stream:
+        batches = [array(X) for X, _ in svmlight_batches(file, stream, read.n_features, 2)]
+    rows = np.vstack(batches)
     assert np.array_equal(rows if read.order is None else rows[read.order], array(read.X))
 
 

@@ -1,28 +1,162 @@
-"""LETOR/svmlight text line by line: slow, accepts all that is right, names all that is not."""
+"""Parsers of LETOR/svmlight text: whole blocks at once, and strictly line by line.
+
+`parse_block` is fast and gives up at whatever is unusual or wrong. `parse_lines` is slow, accepts
+all that is right, and names the lines that are not. Both return `ParsedRows`.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
+from rankplug.data.arrays import index_type
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
-from rankplug.io.rows import LARGEST_INDEX, Rows
 
-__all__ = ["parse_file", "parse_lines"]
+__all__ = ["ParsedRows", "parse_block", "parse_file", "parse_lines"]
+
+_LARGEST_INDEX = 2**62  # of a feature: sums of two of them still fit 64 bits
+
+_HEAD = re.compile(rb"[ \t]*([^\s:]+)(?:[ \t]+qid:(\S+))?(?=\s|$)")
+_BLANKS_TO_NEWLINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_MOST_DIGITS = 100
+_MOST_DIGITS = 100  # Python itself refuses to read thousands of digits
+
+
+@dataclass(frozen=True)
+class ParsedRows:
+    """Rows of text; their values stand one row after the other.
+
+    Attributes
+    ----------
+    relevance : float64 ndarray of shape (n_rows,)
+    ids : pyarrow.ChunkedArray of n_rows strings
+        Query ids as they are written; null where there is none.
+    counts : int64 ndarray of shape (n_rows,)
+        Number of values of each row.
+    indices : int32 or int64 ndarray of shape (n_values,)
+        Feature indices, from 1.
+    values : float ndarray of shape (n_values,)
+    """
+
+    relevance: NDArray[np.float64]
+    ids: Any
+    counts: NDArray[np.int64]
+    indices: NDArray[np.signedinteger[Any]]
+    values: NDArray[Any]
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ParsedRows]) -> ParsedRows:
+        """All rows, one part after the other."""
+        import pyarrow as pa
+
+        return cls(
+            np.concatenate([part.relevance for part in parts]),
+            pa.chunked_array([chunk for part in parts for chunk in part.ids.chunks], pa.string()),
+            np.concatenate([part.counts for part in parts]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.values for part in parts]),
+        )
+
+    @property
+    def has_query_ids(self) -> bool:
+        """Whether there is a row with a query id."""
+        return bool(self.ids.null_count < len(self.ids))
+
+    @property
+    def has_all_query_ids(self) -> bool:
+        """Whether there is no row without a query id."""
+        return bool(self.ids.null_count == 0)
+
+    def id_texts(self) -> NDArray[np.str_] | None:
+        """The query ids as text; None if there are none."""
+        return np.array(self.ids.to_pylist(), dtype=np.str_) if self.has_query_ids else None
+
+
+def parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> ParsedRows:
+    """Parse whole lines by Arrow's CSV parser; `n_features` is the largest index there may be.
+
+    Raises
+    ------
+    ValueError
+        If the lines are in any way irregular or wrong.
+    """
+    import pyarrow as pa
+
+    if b"#" in block:
+        block = re.sub(rb"#[^\n]*", b"", block)
+    relevance, ids, counts, features = [], [], [], []
+    for line in block.split(b"\n"):
+        head = _HEAD.match(line)
+        if head is not None:
+            relevance.append(head[1])
+            ids.append(head[2])
+            features.append(line[head.end() :])
+            counts.append(line.count(b":", head.end()))
+        elif line.strip():
+            raise ValueError("a line without relevance")
+    indices, values = _parse_features(b" ".join(features), dtype)
+    rows = ParsedRows(
+        pa.array(relevance, pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False),
+        pa.chunked_array([pa.array(ids, pa.string())]),
+        np.array(counts, dtype=np.int64),
+        indices,
+        values,
+    )
+    if not _is_right(rows, n_features):
+        raise ValueError("wrong indices or values")
+    return rows
+
+
+def _parse_features(
+    text: bytes, dtype: DTypeLike
+) -> tuple[NDArray[np.signedinteger[Any]], NDArray[Any]]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    records = text.translate(_BLANKS_TO_NEWLINES).strip(b"\n")
+    if not records:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=dtype)
+    table = csv.read_csv(
+        pa.BufferReader(records),
+        csv.ReadOptions(column_names=["index", "value"]),
+        csv.ParseOptions(delimiter=":", quote_char=False),
+        csv.ConvertOptions(
+            column_types={"index": pa.int64(), "value": pa.float64()}, null_values=[]
+        ),
+    )
+    indices, values = table.column("index").to_numpy(), table.column("value").to_numpy()
+    small = index_type(int(indices.max()))
+    with np.errstate(over="ignore"):  # told as infinite values later
+        return indices.astype(small, copy=False), values.astype(dtype, copy=False)
+
+
+def _is_right(rows: ParsedRows, n_features: int | None) -> bool:
+    """Whether indices ascend from 1 (or more) in each row, none is unseen, and all is finite."""
+    ascending = np.diff(rows.indices, prepend=0) > 0
+    starts = np.cumsum(rows.counts) - rows.counts
+    starts = starts[rows.counts > 0]
+    ascending[starts] = rows.indices[starts] > 0
+    within = rows.indices.max(initial=0) <= (_LARGEST_INDEX if n_features is None else n_features)
+    finite = np.isfinite(rows.relevance).all() and np.isfinite(rows.values).all()
+    return bool(ascending.all() and within and finite)
+
+
+# --- line by line ---
 
 
 class _LineError(ValueError):
     """What is wrong in a line."""
 
 
-def parse_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> Rows:
+def parse_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> ParsedRows:
     """Parse a file; parameters and errors are those of `parse_lines`."""
     with file.open() as stream:
         return parse_lines(file, enumerate(stream, start=1), n_features, dtype)
@@ -33,7 +167,7 @@ def parse_lines(
     lines: Iterable[tuple[int, bytes]],
     n_features: int | None,
     dtype: DTypeLike,
-) -> Rows:
+) -> ParsedRows:
     """Parse numbered lines of a file; `n_features` is the largest index there may be.
 
     Raises
@@ -70,7 +204,7 @@ def parse_lines(
         raise problems(file, found)
     with np.errstate(over="ignore"):  # told as infinite values later
         narrowed = np.array(values, dtype=dtype)
-    return Rows(
+    return ParsedRows(
         np.array(relevance, dtype=np.float64),
         pa.chunked_array([pa.array(ids, pa.string())]),
         np.array(counts, dtype=np.int64),
@@ -147,9 +281,8 @@ def _index(text: bytes, token: bytes) -> int:
         raise _LineError(f"{_text(token)!r}: the qid stands once, right after the relevance")
     if not text.removeprefix(b"-").isdigit():
         raise _LineError(f"{_text(token)!r}: the index before the colon must be a whole number")
-    # Python itself refuses to read thousands of digits.
-    index = int(text) if len(text) < _MOST_DIGITS else LARGEST_INDEX + 1
-    if index > LARGEST_INDEX:
+    index = int(text) if len(text) < _MOST_DIGITS else _LARGEST_INDEX + 1
+    if index > _LARGEST_INDEX:
         raise _LineError(f"feature index {_text(text)} is too large")
     return index
 
