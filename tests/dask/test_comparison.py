@@ -139,9 +139,9 @@ def test_only_vectors_of_queries_come_here(test, monkeypatch):
         return came[-self.n_partitions :]
 
     monkeypatch.setattr(type(test), "map", watched)
-    from rankplug.dask.comparison import _measured
+    from rankplug.dask.comparison import _measure
 
-    _measured(LinearModel(np.zeros(test.n_features)), test, METRICS)
+    _measure(LinearModel(np.zeros(test.n_features)), test, METRICS)
     lengths = [len(array) for part in came for one in part.values() for array in one]
     assert sum(lengths) == 2 * len(METRICS) * test.n_queries
 
