@@ -1,4 +1,4 @@
-"""Which item is to be ranked above which others: the patterns of LaRank.
+"""The patterns of LaRank: an item, and a span of items to be ranked below it.
 
 A group is what is ranked together: the labels of an instance or the documents of a query.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rankplug.data import LabelRankingData
 from rankplug.solver import Data
 
-__all__ = ["Layout", "patterns_of"]
+__all__ = ["Layout", "list_patterns"]
 
 Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
@@ -51,7 +51,7 @@ class Layout:
     weight: Vector
 
 
-def patterns_of(data: Data) -> Layout:
+def list_patterns(data: Data) -> Layout:
     """The patterns of ranking data.
 
     Each document that beats others of its query is one pattern, with all that it beats. A label

@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 import numpy as np
 
 from rankplug.data import LabelRankingData
-from rankplug.kernels import Kernel
 from rankplug.models import Model
-from rankplug.parameters import Count, Integer, Positive, check_parameters
+from rankplug.parameters import Count, Integer, Positive
 from rankplug.solver import (
-    Callback,
     Data,
     KernelSolver,
     Monitor,
@@ -21,7 +19,7 @@ from rankplug.solver import (
 )
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.ascent import Ascent, ScheduleName
-from rankplug_plugins.larank.patterns import Layout, patterns_of
+from rankplug_plugins.larank.patterns import Layout, list_patterns
 from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weights
 
 __all__ = ["LaRank"]
@@ -113,6 +111,13 @@ class LaRank(KernelSolver):
         parameters = {"C": self.C, "margin": self.margin, **self._kernel_parameters()}
         return Objective("hinge loss of patterns", parameters)
 
+    def list_patterns(self, data: Data) -> Layout:
+        """Which item is to be above which others.
+
+        A subclass may ask for something else, and then describes another objective.
+        """
+        return list_patterns(data)
+
     def _smallest_c(self, data: Data) -> float:
         """Where ``4 C max_i k(x_i, x_i) sum of all weights`` is the smallest margin.
 
@@ -123,41 +128,12 @@ class LaRank(KernelSolver):
             levels = np.unique(data.relevance[~np.isnan(data.relevance)])
             margin = float(np.diff(levels).min())
         largest = float(self._make_kernel(data).diagonal(data.X).max()) or 1.0
-        return margin / (4.0 * largest * float(patterns_of(data).weight.sum()))
+        return margin / (4.0 * largest * float(self.list_patterns(data).weight.sum()))
 
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        layout = patterns_of(data)
-        kernel = None if self.kernel == "linear" else self._make_kernel(data)
-        return self._ascend(data, layout, self.margin == "graded", kernel, monitor, rng)
-
-    def solve_layout(
-        self,
-        data: Data,
-        layout: Layout,
-        kernel: Kernel,
-        *,
-        callback: Callback | None = None,
-        random_state: int | None = None,
-        time_limit: float | None = None,
-    ) -> SolverResult:
-        """As `solve`, for patterns of another make, with graded margins and this kernel."""
-        check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
-        monitor = Monitor(callback, time_limit)
-        rng = np.random.default_rng(random_state)
-        result = self._ascend(data, layout, True, kernel, monitor, rng)
-        return self._finish(result, monitor, data)
-
-    def _ascend(
-        self,
-        data: Data,
-        layout: Layout,
-        graded: bool,
-        kernel: Kernel | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
-    ) -> SolverResult:
+        layout = self.list_patterns(data)
         patterns = fast.Patterns(
             layout.item,
             layout.relevance,
@@ -167,16 +143,16 @@ class LaRank(KernelSolver):
             layout.begin,
             layout.end,
             self.C * layout.weight,
-            graded,
+            self.margin == "graded",
         )
         weights: Weights
-        if kernel is None:
+        if self.kernel == "linear":
             weights = LinearWeights(data, layout)
         else:
             labels = data.labels if isinstance(data, LabelRankingData) else None
             many_steps = self.schedule == "adaptive"
             weights = KernelWeights(
-                data.X, labels, layout, patterns, kernel, self.cache_mb, many_steps
+                data.X, labels, layout, patterns, self._make_kernel(data), self.cache_mb, many_steps
             )
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+import structured_outputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -23,8 +24,8 @@ from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.kernels import Kernel, KernelCache
 from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.testing import contract_checks
-from rankplug_plugins.larank import LaRank, structured
-from rankplug_plugins.larank.patterns import patterns_of
+from rankplug_plugins.larank import LaRank
+from rankplug_plugins.larank.patterns import list_patterns
 
 by_schedule = pytest.mark.parametrize("schedule", ["adaptive", "cyclic"])
 by_margin = pytest.mark.parametrize("margin", ["unit", "graded"])
@@ -278,13 +279,13 @@ def test_two_classes_are_a_binary_machine_with_twice_the_c(schedule):
     np.testing.assert_allclose(result.model.coef.sum(axis=0), 0.0, atol=1e-12)
 
 
-def test_patterns_of_labels_are_one_for_each_beaten_level():
+def test_list_patterns_labels_are_one_for_each_beaten_level():
     data = label_data()
-    layout = patterns_of(data)
+    layout = list_patterns(data)
     assert len(layout.own) == len(list(patterns(data)))
-    classes = patterns_of(class_data())
+    classes = list_patterns(class_data())
     np.testing.assert_array_equal(classes.end - classes.begin, 3)
-    assert len(patterns_of(query_data()).own) == len(list(patterns(query_data())))
+    assert len(list_patterns(query_data()).own) == len(list(patterns(query_data())))
 
 
 @by_schedule
@@ -471,7 +472,7 @@ def test_huge_features_are_an_error():
 
 
 def test_the_example_of_structured_outputs():
-    results = doctest.testmod(structured)
+    results = doctest.testmod(structured_outputs)
     assert results.attempted > 8
     assert results.failed == 0
 
@@ -499,14 +500,16 @@ def test_structured_outputs_that_are_classes(schedule):
     data = class_data(n=20, d=3, k=3)
     y = data.relevance.argmax(axis=1)
     solver = LaRank(0.5, tol=1e-6, schedule=schedule, epochs=3000)
-    model = structured.solve_structured(Classes(data.X, 3), range(20), y, solver, random_state=0)
+    model = structured_outputs.solve_structured(
+        Classes(data.X, 3), range(20), y, solver, random_state=0
+    )
     expected = solve(data, 0.5)
     assert model.result.objective == pytest.approx(expected.objective, rel=1e-5)
     scores = [[model.score(i, r) for r in range(3)] for i in range(20)]
     np.testing.assert_allclose(scores, expected.model.predict(data.X), atol=3e-3)
     assert [model.predict(i) for i in range(20)] == np.argmax(scores, axis=1).tolist()
     graded = LabelRankingData.from_arrays(data.X, -abs(np.arange(3) - y[:, None]).astype(float))
-    costly = structured.solve_structured(
+    costly = structured_outputs.solve_structured(
         CostlyClasses(data.X, 3), range(20), y, solver, random_state=0
     )
     scores = np.array([[costly.score(i, r) for r in range(3)] for i in range(20)])
@@ -521,7 +524,7 @@ def test_structured_outputs_that_are_classes(schedule):
 
 def test_structured_outputs_that_make_no_sense():
     output = Classes(np.eye(3), 3)
-    call = structured.solve_structured
+    call = structured_outputs.solve_structured
     with pytest.raises(DataError, match="2 patterns but 1"):
         call(output, [0, 1], [0])
     with pytest.raises(DataError, match="pattern 1: its right output 7"):

@@ -2,12 +2,10 @@
 
 A pattern has a list of possible outputs, one of which is right, and a joint kernel compares two
 pairs of a pattern and an output. Here the outputs are sequences: each letter of a word is to be
-read, and which letters follow each other helps.
+read, and which letters follow each other helps. The code below the example is a solver derived
+from LaRank; ``python -m doctest docs/examples/structured_outputs.py`` runs the example.
 
 >>> import itertools
->>> import numpy as np
->>> from rankplug_plugins.larank import LaRank
->>> from rankplug_plugins.larank.structured import solve_structured
 >>> class Reading:
 ...     def classes(self, i):
 ...         return ["".join(word) for word in itertools.product("ab", repeat=len(i))]
@@ -46,11 +44,9 @@ from numpy.typing import NDArray
 
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
-from rankplug.kernels import Kernel
 from rankplug.models import KernelModel
 from rankplug.solver import Callback, SolverResult
-from rankplug_plugins.larank.patterns import Layout
-from rankplug_plugins.larank.solver import LaRank
+from rankplug_plugins.larank import LaRank, Layout
 
 __all__ = ["StructuredModel", "StructuredOutput", "solve_structured"]
 
@@ -97,6 +93,28 @@ class StructuredModel:
         return max(self.output.classes(i), key=lambda y: self.score(i, y))
 
 
+class OneRight(LaRank):
+    """LaRank for queries of which the last item, the right one, is to be above all others."""
+
+    def list_patterns(self, data: RankingData) -> Layout:
+        """One pattern a query."""
+        begin, end = data.query_ptr[:-1], data.query_ptr[1:] - 1
+        return Layout(
+            item=np.arange(data.n_samples),
+            relevance=data.relevance,
+            group_ptr=data.query_ptr,
+            n_channels=1,
+            group=np.arange(data.n_queries),
+            own=end,
+            begin=begin,
+            end=end,
+            weight=np.ones(data.n_queries),
+        )
+
+    def describe_objective(self) -> None:
+        """It depends on the joint kernel."""
+
+
 def solve_structured(
     output: StructuredOutput,
     patterns: Sequence[Any],
@@ -131,21 +149,16 @@ def solve_structured(
     ParameterError
         If a parameter of the solver has a value it cannot have.
     """
-    items, data, layout = _items(output, patterns, right)
+    items, data = _list_items(output, patterns, right)
 
     def kernel(A: NDArray[Any], B: NDArray[Any]) -> NDArray[np.float64]:
         pairs = [[items[int(n)] for n in side[:, 0]] for side in (A, B)]
         values = [[output.joint_kernel(i, y, j, z) for j, z in pairs[1]] for i, y in pairs[0]]
         return np.array(values, dtype=np.float64).reshape(len(A), len(B))
 
-    solver = LaRank() if solver is None else solver
-    result = solver.solve_layout(
-        data,
-        layout,
-        Kernel(kernel),
-        callback=callback,
-        random_state=random_state,
-        time_limit=time_limit,
+    params = {} if solver is None else solver.get_params(deep=False)
+    result = OneRight(**{**params, "kernel": kernel, "margin": "graded"}).solve(
+        data, callback=callback, random_state=random_state, time_limit=time_limit
     )
     model = result.model
     assert isinstance(model, KernelModel)
@@ -153,10 +166,14 @@ def solve_structured(
     return StructuredModel(output, support, model.dual_coef, result)
 
 
-def _items(
+def _list_items(
     output: StructuredOutput, patterns: Sequence[Any], right: Sequence[Any]
-) -> tuple[list[tuple[Any, Any]], RankingData, Layout]:
-    """Pairs of pattern and output, the right one the last of each pattern's."""
+) -> tuple[list[tuple[Any, Any]], RankingData]:
+    """Pairs of pattern and output, the right one the last of each pattern's.
+
+    In the data each is a row with its number, so that the kernel can look it up; its relevance
+    is what its score may lack to the right one's.
+    """
     if len(patterns) != len(right) or len(patterns) == 0:
         raise DataError(f"{len(patterns)} patterns but {len(right)} right outputs")
     margin = getattr(output, "margin", lambda *_: 1.0)
@@ -179,16 +196,4 @@ def _items(
     values = np.array(relevance)
     if not np.isfinite(values).all() or values.max() > 0:
         raise DataError("margins must be finite numbers >= 0")
-    groups = np.arange(len(patterns))
-    layout = Layout(
-        item=np.arange(len(items)),
-        relevance=values,
-        group_ptr=ptr,
-        n_channels=1,
-        group=groups,
-        own=ptr[1:] - 1,
-        begin=ptr[:-1],
-        end=ptr[1:] - 1,
-        weight=np.ones(len(groups)),
-    )
-    return items, RankingData(X, values, ptr, groups), layout
+    return items, RankingData(X, values, ptr, np.arange(len(patterns)))
