@@ -32,9 +32,9 @@ KernelFunction: TypeAlias = Callable[[Any, Any], NDArray[Any]]
 Indices: TypeAlias = NDArray[np.int64]
 
 _EPSILON = float(np.finfo(np.float64).eps)
-_LARGEST_ERROR = 1e-9  # of an exponent
-_ELEMENTS_AT_ONCE = 2**20
-_CHUNK_ROWS = 256
+_LARGEST_ERROR = 1e-9  # of an exponent, beyond which squared distances are taken around the mean
+_ELEMENTS_AT_ONCE = 2**20  # of features squared at once: 8 MB
+_CHUNK_ROWS = 256  # rows asked of the kernel at once, which are copied into the cache
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ __all__ = ["A2dm2TopPush"]
 
 _Status: TypeAlias = Literal["converged", "max_iter", "stopped"]
 
-_BOUND_EVERY = 10
-_REGULARISATION = 3e-4
-_STEP = 100.0
-_FIRST_REVIEW = 25
+_BOUND_EVERY = 10  # iterations: a lower bound of (11) takes a pass over the features
+_REGULARISATION = 3e-4  # lam1 and lam2 times the number of rows: the optimum of (11) hardly moves
+_STEP = 100.0  # rho over the curvature of the loss, 2 over the number of positives
+_FIRST_REVIEW = 25  # iterations before rho is balanced first
+_MOST_CHANGE = 10.0  # of rho at once
 
 
 class A2dm2TopPush(TopSolver):
@@ -189,7 +190,8 @@ class _Run:
         """The factor for rho that would make both residuals alike, within bounds."""
         primal, dual = self._residuals(step)
         tiny = sys.float_info.min
-        return min(max(math.sqrt(max(primal, tiny) / max(dual, tiny)), 0.1), 10.0)
+        ratio = max(primal, tiny) / max(dual, tiny)
+        return min(max(math.sqrt(ratio), 1.0 / _MOST_CHANGE), _MOST_CHANGE)
 
     def _look_at(self, step: Iterate) -> float:
         """Keep the weights if they are the best; their value of (11)."""

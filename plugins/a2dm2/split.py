@@ -29,9 +29,9 @@ __all__ = ["TopSplit"]
 Vector: TypeAlias = NDArray[np.float64]
 Solve: TypeAlias = Callable[[Vector], Vector]
 
-_LARGEST_FACTOR = 3000
-_CG_TOLERANCE = 1e-8
-_POWER_STEPS = 30
+_LARGEST_FACTOR = 3000  # rows of a matrix that is factorised, which takes 72 MB
+_CG_TOLERANCE = 1e-8  # ADMM takes its steps for exact
+_POWER_STEPS = 30  # enough for a norm that enters a step's length with the power 2/3
 
 
 class TopSplit:

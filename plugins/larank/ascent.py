@@ -19,9 +19,8 @@ __all__ = ["Ascent", "ScheduleName"]
 Indices: TypeAlias = NDArray[np.int64]
 ScheduleName: TypeAlias = Literal["adaptive", "cyclic"]
 
-# Of the mean gap of a pattern, below which the cyclic schedule passes over it for an epoch.
-_SHRUNK = 0.1
-_MOST_SWEEPS = 10
+_SHRUNK = 0.1  # of the mean gap: below it the cyclic schedule passes over a pattern for an epoch
+_MOST_SWEEPS = 10  # over the others in one epoch, as their gaps grow old
 
 
 class Ascent:

@@ -24,7 +24,7 @@ from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weight
 
 __all__ = ["LaRank"]
 
-_MOST_EPOCHS = 1000
+_MOST_EPOCHS = 1000  # the default's meaning of "until converged"
 
 
 class LaRank(KernelSolver):

@@ -23,7 +23,7 @@ Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Point: TypeAlias = tuple[NDArray[np.float64], ...]
 
-_MOST_ROWS = 256  # of the kernel matrix to be fetched at once
+_MOST_ROWS = 256  # of the kernel matrix fetched at once, between two looks for a signal
 
 
 class Problem(Protocol):

@@ -36,9 +36,9 @@ __all__ = ["Sopopo"]
 
 Vector: TypeAlias = NDArray[np.float64]
 
-_STEPS = 8
+_STEPS = 8  # epochs behind an extrapolation, each of which keeps a copy of the dual variables
 _MOST_VALUES = 2**26  # of all dual vectors kept: 512 MB
-_RIDGE = 1e-10
+_RIDGE = 1e-10  # share of the trace: steps of a converging sequence are nearly parallel
 
 
 class Sopopo(KernelSolver):

@@ -30,13 +30,16 @@ from rankplug_plugins.toppush.newton_system import NewtonSystem
 __all__ = ["alm_newton"]
 
 _FIRST_PENALTY = 10.0  # times 2 p_i, the curvature of the loss
-_GROWTH = 5.0
+_GROWTH = 5.0  # of the penalty
 _FEW_STEPS = 5  # the penalty grows if so many Newton steps were enough
-_MOST_STEPS = 50
+_MOST_STEPS = 50  # for the same multipliers; a problem that asks for more gets new ones anyhow
+# Decrements at which Phi counts as minimised: the first one, how much smaller the next one is,
+# and the share of the gap below which more accuracy would not show.
 _FIRST_ACCURACY = 0.1
 _SHRINK = 0.2
 _SHARE_OF_GAP = 0.1
 _FULL_ENOUGH = 0.3  # shorter steps say nothing about the decrement
+# Of the line search: share of the first slope that counts as none, and guards against rounding.
 _FLAT = 0.1
 _MOST_TRIALS = 30
 _LONGEST = 1e3

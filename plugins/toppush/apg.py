@@ -22,10 +22,10 @@ from rankplug.system.interruption import Overdue, raise_if_overdue
 
 __all__ = ["accelerated_gradient"]
 
-_LOWER = 0.9
-_RAISE = 2.0
-_MOST_RAISES = 100
-_ROUNDING = 1e-13
+_LOWER = 0.9  # the curvature each step tries first, of the last one: so steps may grow again
+_RAISE = 2.0  # its factor where that was too low
+_MOST_RAISES = 100  # a guard: 2^100 times the first curvature is beyond all data
+_ROUNDING = 1e-13  # of the exact second-order part, compared with its bound
 
 
 def accelerated_gradient(

@@ -22,7 +22,8 @@ __all__ = ["Face", "project"]
 
 Vector: TypeAlias = NDArray[np.float64]
 
-_MAX_STEPS = 200
+_MAX_STEPS = 200  # a guard: bisection alone would have all digits after some 60
+_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ def _root(v: Vector, highest: Vector, k: int) -> tuple[float, float]:
         low, high = (x, high) if value > 0 else (low, x)
         slope = ((k - len(over)) ** 2 + len(over) * (len(positive) - len(over))) / k
         step = value / slope if slope > 0 else 0.0
-        if abs(step) <= 1e-15 * (abs(x) + shift):
+        if abs(step) <= _ROUNDING * (abs(x) + shift):
             break
         new = x + step
         x = new if low < new < high else 0.5 * (low + high)

@@ -35,13 +35,14 @@ __all__ = ["BundleMethod", "LineLoss", "Planes", "bundle_method"]
 
 BundleMethod: TypeAlias = Literal["ocas", "bmrm"]
 
-_PATIENCE = 30
-_QP_SHARE_OF_GAP = 0.01
-_CUT = 1e-3
-_FLAT = 0.02
+_PATIENCE = 30  # programs without a part in the solution, after which a plane's place is free
+_QP_SHARE_OF_GAP = 0.01  # left by a program, so that its error hides no progress
+_CUT = 1e-3  # share of the way to the model's minimum, see `bundle_method`
+_MOST_IDLE_ITERATIONS = 50  # that closed no gap: rounding errors rule
+# Of the line search, which has to find better planes, not the exact minimum:
+_FLAT = 0.02  # share of the first slope that counts as none
 _MAX_EVALUATIONS = 12
-_LONGEST = 64.0
-_MOST_IDLE_ITERATIONS = 50
+_LONGEST = 64.0  # times the way to the model's minimum
 
 
 class LineLoss(Protocol):
@@ -155,29 +156,18 @@ def bundle_method(
 ) -> Certified:
     """Minimise f; one plane is added an iteration.
 
-    Parameters
-    ----------
-    loss : LineLoss
-    C : float
-    planes : Planes
-        Empty, or of an earlier run with the same loss and any C.
-    w : ndarray or None
-        Starting point, None for 0.
-    method : "ocas" or "bmrm"
-        "bmrm" adds the plane at the minimum of the model. "ocas" looks for the least f on the way
-        there from the best point so far, and adds the plane a little further on: 0.1 % of the
-        remaining way, but ten times as far after each iteration that closed no gap. (The paper's
-        10 % needs four times the planes where kinks are dense, as with many pairs.)
-    tol : float
-        Stop when the gap between the best f and the lower bound is at most this share of f,
-        but not at 0 before the first step: with a tiny C even 0 may be that close.
-    max_iter : int
-    report : callable
+    An iteration
 
-    Raises
-    ------
-    FloatingPointError
-        If numbers became too large for floating point.
+    1. minimises the model, f with the highest of the planes as its loss, for the lower bound;
+    2. ends if the gap is at most `tol` times the best f, but not at 0 before the first step: with
+       a tiny C even 0 may be that close;
+    3. adds a plane: "bmrm" at the minimum of the model. "ocas" looks for the least f on the way
+       there from the best point so far, and cuts a little further on: 0.1 % of the remaining way,
+       but ten times as far after each iteration that closed no gap. (The paper's 10 % needs four
+       times the planes where kinks are dense, as with many pairs.)
+
+    `planes` are empty, or of an earlier run with the same loss and any C. It starts from `w`, None
+    for 0; other parameters are as for `newton_cg`.
     """
     value, fresh = loss.move_to(w), w is None
     w = np.zeros(loss.n_columns) if w is None else w

@@ -13,9 +13,9 @@ __all__ = ["Factor", "factorise"]
 Factor: TypeAlias = tuple[NDArray[np.float64], bool]
 """As `scipy.linalg.cho_solve` takes it."""
 
-_FIRST_RIDGE = 1e-15  # of the largest diagonal element
+_FIRST_RIDGE = 1e-15  # of the largest diagonal element: about its last digits
 _SMALLEST = 1e-300  # where all of them are 0
-_GROWTH = 100.0
+_GROWTH = 100.0  # two more digits given up at each attempt
 
 
 def factorise(matrix: NDArray[np.float64]) -> Factor:

@@ -31,15 +31,16 @@ __all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "newton_cg"]
 
 Operator: TypeAlias = Callable[[Vector], Vector]
 
-_SUFFICIENT_DECREASE = 0.01
-_CG_TOLERANCE = 0.1
-_ENOUGH = 0.5
-# A step's decrease beyond which the next one may still bring more than is asked for.
-_LITTLE = 10.0
-_MAX_CG_PRODUCTS = 1000
-_MAX_HALVINGS = 40
+CG_TOLERANCE = 0.1
+"""Of the first residual: a Newton direction need not be exact far from the minimum [1]_."""
+MAX_CG_PRODUCTS = 1000
+"""A guard: residuals that rounding keeps from falling would go on for ever."""
 ROUNDING = 1e-14
-"""Relative changes of f below this say nothing."""
+"""Relative changes of f below this, some tens of the machine's epsilon, say nothing."""
+_SUFFICIENT_DECREASE = 0.01  # share of the slope's promise, as in LIBLINEAR's line search
+_MAX_HALVINGS = 40  # 2^-40 is 1e-12: shorter steps drown in rounding errors
+_CG_SHARE_OF_GOAL = 0.5  # of the gradient asked for; the rest is for the model's error
+_LARGE_DECREASE = 10.0  # times what may be left: then the next step may bring more than that
 
 
 class LinearLoss(Protocol):
@@ -122,6 +123,13 @@ def newton_cg(
 ) -> Minimum:
     """Minimise f from a point where the loss stands already.
 
+    An iteration
+
+    1. reports value and gradient, and ends if both say that little is left (`settled`);
+    2. solves for the Newton direction by preconditioned conjugate gradients, not exactly;
+    3. halves the step until f decreases enough, by scores that the products have yielded;
+    4. moves there, and reads the features once for the new gradient.
+
     Parameters
     ----------
     loss : LinearLoss
@@ -156,7 +164,7 @@ def newton_cg(
         if n_iter == max_iter:
             break
         # Below its tolerance the gradient says nothing about how far to solve.
-        gradient_goal = _ENOUGH * gradient_tol if norm > gradient_tol else 0.0
+        gradient_goal = _CG_SHARE_OF_GOAL * gradient_tol if norm > gradient_tol else 0.0
         try:
             moved = _step(loss, C, point, preconditioner, gradient_goal)
         except Overdue:
@@ -198,7 +206,7 @@ def settled(
     enough = decrease_tol * abs(value)
     if 0.5 * norm * norm <= enough or (decrease is not None and decrease <= enough):
         return True
-    if decrease is not None and decrease > _LITTLE * enough:
+    if decrease is not None and decrease > _LARGE_DECREASE * enough:
         return False
     return promise() <= enough
 
@@ -245,9 +253,9 @@ def _newton_direction(
     preconditioned = precondition(residual)
     search = preconditioned.copy()
     square = float(residual @ preconditioned)
-    enough = _CG_TOLERANCE**2 * square
+    enough = CG_TOLERANCE**2 * square
     loss.start_direction()
-    for _ in range(_MAX_CG_PRODUCTS):
+    for _ in range(MAX_CG_PRODUCTS):
         loss_product = loss.hessian_product(search)
         preconditioner.observe(search, loss_product)
         product = search + C * loss_product

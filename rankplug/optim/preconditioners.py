@@ -39,10 +39,10 @@ __all__ = [
 Vector: TypeAlias = NDArray[np.float64]
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "diagonal", "none"]
 
-_LARGEST_CHOLESKY = 2000
-_COARSE = 3
-_MOST_PAIRS = 16
-_MOST_ELEMENTS = 2**23  # of all v
+_LARGEST_CHOLESKY = 2000  # columns: a factor takes their cube / 3 operations, 32 MB, at each C
+_COARSE = 3  # products for one direction beyond which the estimate is made anew
+_MOST_PAIRS = 16  # each adds 4 n_columns operations to an application
+_MOST_ELEMENTS = 2**23  # of all v: 64 MB, and as much of their products
 
 
 class PreconditionedLoss(LinearLoss, Protocol):

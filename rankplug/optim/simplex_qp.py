@@ -30,11 +30,9 @@ __all__ = ["maximise_on_simplex"]
 
 Vector: TypeAlias = NDArray[np.float64]
 
-_PROXIMAL = 1e-13
-"""Of the largest diagonal element of H."""
-_LEAST_PROXIMAL = 1e-200
-"""Where H underflows, the program is as good as linear."""
-_ENTRIES_PER_VARIABLE = 20
+_PROXIMAL = 1e-13  # of the largest diagonal element of H: above the rounding errors of a step
+_LEAST_PROXIMAL = 1e-200  # where H underflows, the program is as good as linear
+_ENTRIES_PER_VARIABLE = 20  # a guard against cycles by rounding errors
 
 
 def maximise_on_simplex(H: NDArray[np.float64], b: Vector, a: Vector, *, tol: float) -> Vector:

@@ -31,12 +31,15 @@ from rankplug.system.interruption import Overdue, raise_if_overdue
 
 __all__ = ["SmoothedLoss", "smoothed_newton"]
 
-_NARROWEST = 1e-9
-_SHRINK = (0.05, 0.5)
-_AIM = 0.3
-_SMOOTH_ENOUGH = 0.3
-_PROGRESS = 0.99
+# Where the method ends without convergence:
+_NARROWEST = 1e-9  # width; a slack within a narrower one has lost half of its digits
+_PROGRESS = 0.99  # an iteration that leaves more of the gap than this is idle
 _MOST_IDLE_ITERATIONS = 30
+# When and how the width shrinks, which decides the number of steps, not what they find:
+_SMOOTH_ENOUGH = 0.3  # share of the gap that the smooth problem's own distance may have
+_AIM = 0.3  # share of the gap asked for at which the next width aims
+_SHRINK = (0.05, 0.5)  # least factor, from which Newton still starts close, and largest one
+_GRADIENT_GOAL = 0.1  # times the gradient whose 1/2 |g|^2 is about the gap asked for
 
 
 class SmoothedLoss(LinearLoss, Protocol):
@@ -71,25 +74,17 @@ def smoothed_newton(
     preconditioner: Preconditioner,
     report: OnIteration,
 ) -> Certified:
-    """Minimise f, with the loss's own width at first; an iteration is a Newton step.
+    """Minimise f, with the loss's own width at first.
 
-    Parameters
-    ----------
-    loss : SmoothedLoss
-    C : float
-    w : ndarray or None
-        Starting point, None for 0.
-    tol : float
-        Stop when the gap between the best f and the dual value is at most this share of f,
-        but not at 0 before the first step: with a tiny C even 0 may be that close.
-    max_iter : int
-    preconditioner : Preconditioner
-    report : callable
+    An iteration
 
-    Raises
-    ------
-    FloatingPointError
-        If numbers became too large for floating point.
+    1. brackets the minimum by the value of f and the dual value of the slopes;
+    2. ends if the gap is at most `tol` times f, but not at 0 before the first step: with a tiny
+       C even 0 may be that close;
+    3. narrows the hinges, if their width rather than the gradient keeps the bounds apart;
+    4. takes one Newton step on the smooth problem.
+
+    It starts from `w`, None for 0; other parameters are as for `newton_cg`.
     """
     value, fresh = loss.move_to(w), w is None
     w = np.zeros(loss.n_columns) if w is None else w
@@ -155,7 +150,7 @@ def _newton_step(
         loss,
         C,
         point,
-        gradient_tol=0.1 * float(np.sqrt(goal)),
+        gradient_tol=_GRADIENT_GOAL * float(np.sqrt(goal)),
         max_iter=1,
         preconditioner=preconditioner,
         report=lambda *_, **__: True,

@@ -17,6 +17,8 @@ import numpy as np
 
 from rankplug.optim.bracket import OnIteration, Vector
 from rankplug.optim.newton_cg import (
+    CG_TOLERANCE,
+    MAX_CG_PRODUCTS,
     ROUNDING,
     LinearLoss,
     Minimum,
@@ -30,10 +32,10 @@ from rankplug.system.interruption import Overdue, interrupted
 
 __all__ = ["tron"]
 
+# Both as in [1]_: shares of the predicted decrease from which a step is taken, or the region kept
+# or grown; and by how much its radius changes.
 _ETA = (1e-4, 0.25, 0.75)
 _SIGMA = (0.25, 0.5, 4.0)
-_CG_TOLERANCE = 0.1
-_MAX_CG_PRODUCTS = 1000
 
 
 def tron(
@@ -106,9 +108,9 @@ def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tu
     residual = -gradient
     search = residual.copy()
     square = float(residual @ residual)
-    enough = _CG_TOLERANCE**2 * square
+    enough = CG_TOLERANCE**2 * square
     loss.start_direction()
-    for _ in range(_MAX_CG_PRODUCTS):
+    for _ in range(MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)
         alpha = square / positive(float(search @ product))
         if np.linalg.norm(step + alpha * search) > radius:
