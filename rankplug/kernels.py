@@ -23,6 +23,7 @@ __all__ = [
     "KernelCache",
     "KernelFunction",
     "KernelName",
+    "check_squares",
     "default_gamma",
     "squared_norms",
 ]
@@ -146,6 +147,15 @@ class Kernel:
         if not np.isfinite(matrix).all():
             raise DataError("the kernel function returned NaN or infinity")
         return matrix
+
+
+def check_squares(squares: NDArray[np.float64]) -> None:
+    """Raise `DataError` if squared lengths, as from `squared_norms`, are not finite."""
+    if not np.isfinite(squares).all():
+        raise DataError(
+            "the features are too large: their squares overflow; scale the features, for example "
+            "to mean 0 and standard deviation 1"
+        )
 
 
 def squared_norms(X: Matrix) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from rankplug.objectives import TopProblem
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.optim.bracket import Bracket, Certified
 from rankplug.parameters import Positive, Real
-from rankplug.solver import Monitor, SolverTags, TopSolver
+from rankplug.solver import Monitor, TopSolver
 from rankplug.system.interruption import Overdue
 from rankplug_plugins.a2dm2.split import TopSplit
 
@@ -75,12 +75,9 @@ class A2dm2TopPush(TopSolver):
     """
 
     name = "a2dm2"
-    tags = SolverTags(
-        tasks=("query-document",),
-        problem="min lam/2 |w|^2 + mean over positives of max(0, 1 + highest negative - s_i)^2",
+    tags = TopSolver.tags.replace(
         reference="Kadkhodaie et al., Accelerated alternating direction method of multipliers, "
         "KDD 2015",
-        duality_gap=True,
     )
     _near_one = 10.0
 

@@ -13,7 +13,7 @@ from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.smoothing import smoothed_newton
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
-from rankplug.solver import LinearPathSolver, Objective, PathPoint, SolverTags
+from rankplug.solver import LinearPathSolver, Objective, PathPoint
 
 __all__ = ["CuttingPlane"]
 
@@ -64,14 +64,11 @@ class CuttingPlane(LinearPathSolver):
     """
 
     name = "cutting-plane"
-    tags = SolverTags(
-        tasks=("query-document", "label-ranking"),
+    tags = LinearPathSolver.tags.replace(
         problem="min 1/2 |w|^2 + C sum over pairs of max(0, 1 - (s_i - s_j))",
         reference="Airola et al., Training linear ranking SVMs in linearithmic time (2011)",
-        duality_gap=True,
-        warm_start=True,
-        distributed=True,
     )
+
     method: Literal["ocas", "bmrm", "smoothed-newton"] = "ocas"
     tol: Positive = 1e-3
     max_iter: Count = 5000
@@ -80,11 +77,11 @@ class CuttingPlane(LinearPathSolver):
         """The hinge loss of pairs."""
         return Objective("hinge loss of pairs", {"C": self.C, "reduction": self.reduction})
 
-    def _open_problem(self, shards: Shards) -> _Problem:
-        return _Problem(self, shards)
+    def _open_problem(self, shards: Shards) -> _HingeProblem:
+        return _HingeProblem(self, shards)
 
 
-class _Problem:
+class _HingeProblem:
     """One data set with what serves all C: its planes, or the preconditioner of smooth hinges."""
 
     def __init__(self, solver: CuttingPlane, shards: Shards) -> None:

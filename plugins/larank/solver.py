@@ -15,7 +15,6 @@ from rankplug.solver import (
     Monitor,
     Objective,
     SolverResult,
-    SolverTags,
 )
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.ascent import Ascent, ScheduleName
@@ -90,12 +89,9 @@ class LaRank(KernelSolver):
     """
 
     name = "larank"
-    tags = SolverTags(
-        tasks=("label-ranking", "query-document"),
+    tags = KernelSolver.tags.replace(
         problem="min 1/2 |w|^2 + C sum over patterns of max(0, max_b margin_ab - (s_a - s_b))",
         reference="Bordes, Bottou, Gallinari and Weston, LaRank, ICML 2007",
-        duality_gap=True,
-        kernel=True,
     )
     iteration_limit = "epochs"
 

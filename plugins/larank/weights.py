@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, n_stored
-from rankplug.exceptions import DataError
-from rankplug.kernels import Kernel, KernelCache, squared_norms
+from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
@@ -76,7 +75,7 @@ class LinearWeights:
         self._data = data
         self._sparse = sparse.issparse(data.X)
         norms = squared_norms(data.X)
-        _require_finite(norms)
+        check_squares(norms)
         kind = fast.SparseScores if self._sparse else fast.DenseScores
         self.scores = kind(layout.item, layout.group_ptr, layout.n_channels, norms, data.X)
         of_group = n_stored(data.X) / data.n_samples * np.diff(layout.group_ptr)
@@ -145,7 +144,7 @@ class KernelWeights:
         self._cache = KernelCache(kernel, X, cache_mb, least=max(2, largest), grows=True)
         self._chunk_rows = min(_CHUNK_ROWS, self._cache.capacity - largest + 1)
         diagonal = kernel.diagonal(X)
-        _require_finite(diagonal)
+        check_squares(diagonal)
         self.scores = fast.KernelScores(
             layout.item,
             layout.group_ptr,
@@ -297,11 +296,3 @@ class KernelWeights:
 def _cost_of_row(X: Matrix) -> float:
     """A row of the kernel matrix in scores, which take one product a support vector."""
     return n_stored(X) / X.shape[0] + _PRODUCTS_OF_A_KERNEL
-
-
-def _require_finite(squares: Vector) -> None:
-    if not np.isfinite(squares).all():
-        raise DataError(
-            "the features are too large: their squares overflow; scale the features, for example "
-            "to mean 0 and standard deviation 1"
-        )

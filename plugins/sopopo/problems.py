@@ -1,7 +1,8 @@
-"""Label ranking and query-document data behind the same few operations of dual ascent."""
+"""Dual variables and weights of label ranking and query-document data, for dual ascent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -9,15 +10,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData, n_stored
-from rankplug.exceptions import DataError
-from rankplug.kernels import Kernel, KernelCache, squared_norms
+from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
+from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.sopopo import _sopopo_fast as fast
 from rankplug_plugins.sopopo.curvature import graph_curvatures
 from rankplug_plugins.sopopo.decompositions import Graphs
 
-__all__ = ["KernelLabels", "LinearLabels", "LinearQueries", "Point", "Problem"]
+__all__ = ["DualProblem", "KernelLabels", "LinearLabels", "LinearQueries", "Point"]
 
 Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
@@ -26,7 +27,7 @@ Point: TypeAlias = tuple[NDArray[np.float64], ...]
 _MOST_ROWS = 256  # of the kernel matrix fetched at once, between two looks for a signal
 
 
-class Problem(Protocol):
+class DualProblem(Protocol):
     """Dual variables and the weights they make."""
 
     graphs: fast.DualGraphs
@@ -61,69 +62,91 @@ class Problem(Protocol):
         """
 
 
-class LinearLabels:
-    """Label ranking with one weight vector a label.
+class _Linear:
+    """Explicit weights; a subclass says which compiled epochs they take.
 
-    The weights are (n_labels, n_features) for dense features, and transposed for sparse ones,
-    of which each then meets consecutive weights.
+    Parameters
+    ----------
+    data : RankingData or LabelRankingData
+    weights : float64 ndarray
+        All 0.
+    work : float or float64 ndarray of shape (n_examples,)
+        Of a visit to a group, as `pieces` counts it.
     """
 
-    def __init__(self, data: LabelRankingData, graphs: Graphs, bound: Vector) -> None:
-        self._data = data
-        self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
-        norms = squared_norms(data.X)
-        _require_finite(norms)
-        self.graphs = _dual_graphs(
-            graphs, self._incidence.offset, data.relevance.ravel(), bound, norms[graphs.group]
-        )
-        shape = data.n_labels, data.n_features
-        self._sparse = sparse.issparse(data.X)
-        self._work = 2.0 * data.n_labels * _mean_size(data.X)
-        self.weights = np.zeros(shape[::-1] if self._sparse else shape)
+    graphs: fast.DualGraphs
+    _dense_epoch: Callable[..., float]
+    _sparse_epoch: Callable[..., float]
+
+    def __init__(self, data: Data, weights: NDArray[np.float64], work: Any) -> None:
+        self._X: Any = data.X
+        self._n_groups = data.n_examples
+        self._work = work
+        self.weights = weights
         self.n_passes = 0.0
 
     def epoch(self, order: Indices) -> float:
-        """See `Problem.epoch`."""
+        """See `DualProblem.epoch`."""
         moved = 0.0
         for part in pieces(order, self._work):
             moved = max(moved, self._visit(part))
         return moved
 
     def _visit(self, order: Indices) -> float:
-        X: Any = self._data.X
-        self.n_passes += 2.0 * len(order) / self._data.n_samples
-        if self._sparse:
-            moved = fast.label_epoch_sparse(
-                self.graphs, order, X.indptr, X.indices, X.data, self.weights
-            )
-        else:
-            moved = fast.label_epoch_dense(self.graphs, order, X, self.weights)
-        return float(moved)
-
-    def scores(self) -> Vector:
-        """See `Problem.scores`."""
-        self.n_passes += 1
-        weights = self.weights if self._sparse else self.weights.T
-        return np.ascontiguousarray(self._data.X @ weights, dtype=np.float64).ravel()
+        X = self._X
+        self.n_passes += 2.0 * len(order) / self._n_groups
+        if sparse.issparse(X):
+            matrix = X.indptr, X.indices, X.data
+            return float(self._sparse_epoch(self.graphs, order, *matrix, self.weights))
+        return float(self._dense_epoch(self.graphs, order, X, self.weights))
 
     def squared_norm(self) -> float:
-        """See `Problem.squared_norm`."""
+        """See `DualProblem.squared_norm`."""
         return float(np.vdot(self.weights, self.weights))
 
     def point(self) -> Point:
-        """See `Problem.point`."""
+        """See `DualProblem.point`."""
         return (self.weights.copy(),)
 
+
+class LinearLabels(_Linear):
+    """Label ranking with one weight vector a label.
+
+    The weights are (n_labels, n_features) for dense features, and transposed for sparse ones,
+    of which each then meets consecutive weights.
+    """
+
+    _dense_epoch = staticmethod(fast.label_epoch_dense)
+    _sparse_epoch = staticmethod(fast.label_epoch_sparse)
+
+    def __init__(self, data: LabelRankingData, graphs: Graphs, bound: Vector) -> None:
+        shape = data.n_labels, data.n_features
+        self._sparse = sparse.issparse(data.X)
+        weights = np.zeros(shape[::-1] if self._sparse else shape)
+        super().__init__(data, weights, 2.0 * data.n_labels * _mean_size(data.X))
+        self._labels = data.labels
+        self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
+        norms = squared_norms(data.X)
+        check_squares(norms)
+        self.graphs = _dual_graphs(
+            graphs, self._incidence.offset, data.relevance.ravel(), bound, norms[graphs.group]
+        )
+
+    def scores(self) -> Vector:
+        """See `DualProblem.scores`."""
+        self.n_passes += 1
+        weights = self.weights if self._sparse else self.weights.T
+        return np.ascontiguousarray(self._X @ weights, dtype=np.float64).ravel()
+
     def model(self, point: Point) -> Model:
-        """See `Problem.model`."""
+        """See `DualProblem.model`."""
         coef = point[0].T if self._sparse else point[0]
-        return LabelLinearModel(coef, self._data.labels)
+        return LabelLinearModel(coef, self._labels)
 
     def recompute(self) -> None:
-        """See `Problem.recompute`."""
+        """See `DualProblem.recompute`."""
         self.n_passes += 1
-        net = self._incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
-        W = self._data.X.T @ net
+        W = self._X.T @ self._incidence.net(self.graphs.dual).reshape(self._n_groups, -1)
         self.weights = np.ascontiguousarray(W if self._sparse else W.T, dtype=np.float64)
 
 
@@ -147,7 +170,7 @@ class KernelLabels:
         self._cache = KernelCache(kernel, data.X, cache_mb)
         self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
         diagonal = kernel.diagonal(data.X)
-        _require_finite(diagonal)
+        check_squares(diagonal)
         self.graphs = _dual_graphs(
             graphs, self._incidence.offset, data.relevance.ravel(), bound, diagonal[graphs.group]
         )
@@ -159,7 +182,7 @@ class KernelLabels:
         return self._cache.n_evaluations / self._data.n_samples**2
 
     def epoch(self, order: Indices) -> float:
-        """See `Problem.epoch`."""
+        """See `DualProblem.epoch`."""
         moved = 0.0
         size = min(self._cache.chunk_size, _MOST_ROWS)
         for begin in range(0, len(order), size):
@@ -175,19 +198,19 @@ class KernelLabels:
         return moved
 
     def scores(self) -> Vector:
-        """See `Problem.scores`."""
+        """See `DualProblem.scores`."""
         return np.ascontiguousarray(self.weights.T).ravel()
 
     def squared_norm(self) -> float:
-        """See `Problem.squared_norm`."""
+        """See `DualProblem.squared_norm`."""
         return float(np.vdot(self._net(), self.weights.T))
 
     def point(self) -> Point:
-        """See `Problem.point`."""
+        """See `DualProblem.point`."""
         return (self._net(),)
 
     def model(self, point: Point) -> Model:
-        """See `Problem.model`."""
+        """See `DualProblem.model`."""
         (net,) = point
         used = np.flatnonzero(net.any(axis=1))
         if len(used) == 0:
@@ -195,7 +218,7 @@ class KernelLabels:
         return KernelModel(self._kernel, self._data.X[used], net[used], self._data.labels)
 
     def recompute(self) -> None:
-        """See `Problem.recompute`."""
+        """See `DualProblem.recompute`."""
         net = self._net()
         used = np.flatnonzero(net.any(axis=1))
         self.weights[:] = 0.0
@@ -210,60 +233,33 @@ class KernelLabels:
         return self._incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
 
 
-class LinearQueries:
+class LinearQueries(_Linear):
     """Query-document data: one weight vector for all documents."""
 
+    _dense_epoch = staticmethod(fast.query_epoch_dense)
+    _sparse_epoch = staticmethod(fast.query_epoch_sparse)
+
     def __init__(self, data: RankingData, graphs: Graphs, bound: Vector) -> None:
-        self._data = data
+        work = 2.0 * _mean_size(data.X) * np.diff(graphs.member_ptr[graphs.group_ptr])
+        super().__init__(data, np.zeros(data.n_features), work)
         self._incidence = _Incidence(graphs, data.query_ptr)
         curvature = graph_curvatures(data.X, graphs, data.query_ptr)
-        _require_finite(curvature)
+        check_squares(curvature)
         self.graphs = _dual_graphs(graphs, data.query_ptr, data.relevance, bound, curvature)
-        self.weights = np.zeros(data.n_features)
-        self._work = 2.0 * _mean_size(data.X) * np.diff(graphs.member_ptr[graphs.group_ptr])
-        self.n_passes = 0.0
-
-    def epoch(self, order: Indices) -> float:
-        """See `Problem.epoch`."""
-        moved = 0.0
-        for part in pieces(order, self._work):
-            moved = max(moved, self._visit(part))
-        return moved
-
-    def _visit(self, order: Indices) -> float:
-        X: Any = self._data.X
-        self.n_passes += 2.0 * len(order) / self._data.n_queries
-        if sparse.issparse(X):
-            moved = fast.query_epoch_sparse(
-                self.graphs, order, X.indptr, X.indices, X.data, self.weights
-            )
-        else:
-            moved = fast.query_epoch_dense(self.graphs, order, X, self.weights)
-        return float(moved)
 
     def scores(self) -> Vector:
-        """See `Problem.scores`."""
+        """See `DualProblem.scores`."""
         self.n_passes += 1
-        return np.asarray(self._data.X @ self.weights, dtype=np.float64)
-
-    def squared_norm(self) -> float:
-        """See `Problem.squared_norm`."""
-        return float(self.weights @ self.weights)
-
-    def point(self) -> Point:
-        """See `Problem.point`."""
-        return (self.weights.copy(),)
+        return np.asarray(self._X @ self.weights, dtype=np.float64)
 
     def model(self, point: Point) -> Model:
-        """See `Problem.model`."""
+        """See `DualProblem.model`."""
         return LinearModel(point[0])
 
     def recompute(self) -> None:
-        """See `Problem.recompute`."""
+        """See `DualProblem.recompute`."""
         self.n_passes += 1
-        self.weights = np.asarray(
-            self._data.X.T @ self._incidence.net(self.graphs.dual), dtype=float
-        )
+        self.weights = np.asarray(self._X.T @ self._incidence.net(self.graphs.dual), dtype=float)
 
 
 class _Incidence:
@@ -305,11 +301,3 @@ def _dual_graphs(
 def _mean_size(X: Matrix) -> float:
     """Elements of a row."""
     return n_stored(X) / X.shape[0]
-
-
-def _require_finite(curvature: Vector) -> None:
-    if not np.isfinite(curvature).all():
-        raise DataError(
-            "the features are too large: their squares overflow; scale the features, for example "
-            "to mean 0 and standard deviation 1"
-        )

@@ -19,17 +19,16 @@ from rankplug.solver import (
     Monitor,
     Objective,
     SolverResult,
-    SolverTags,
     Status,
 )
 from rankplug.system.interruption import interrupted
 from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs, Weights, decompose
 from rankplug_plugins.sopopo.problems import (
+    DualProblem,
     KernelLabels,
     LinearLabels,
     LinearQueries,
     Point,
-    Problem,
 )
 
 __all__ = ["Sopopo"]
@@ -101,12 +100,9 @@ class Sopopo(KernelSolver):
     """
 
     name = "sopopo"
-    tags = SolverTags(
-        tasks=("label-ranking", "query-document"),
+    tags = KernelSolver.tags.replace(
         problem="min 1/2 |W|^2 + C sum over graphs A x B of [max_A (g - s) + max_B (s - g)]_+",
         reference="Shalev-Shwartz and Singer, Label Ranking by Soft Projections, JMLR 7 (2006)",
-        duality_gap=True,
-        kernel=True,
     )
     iteration_limit = "max_epochs"
 
@@ -151,7 +147,7 @@ class Sopopo(KernelSolver):
             self.max_epochs, monitor, rng
         )
 
-    def _problem(self, data: Data) -> Problem:
+    def _problem(self, data: Data) -> DualProblem:
         graphs = self._graphs(data)
         bound = self.C * graphs.weight
         if isinstance(data, RankingData):
@@ -173,7 +169,7 @@ class Sopopo(KernelSolver):
 class _Ascent:
     """Epochs until the gap between the best primal and the dual objective is small."""
 
-    def __init__(self, problem: Problem, tol: float, shrinking: bool) -> None:
+    def __init__(self, problem: DualProblem, tol: float, shrinking: bool) -> None:
         self._problem = problem
         self._tol = tol
         self._shrinking = shrinking
@@ -245,7 +241,7 @@ class _Extrapolation:
     soft projections bring the guess back into the constraints.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: DualProblem) -> None:
         self._problem = problem
         n_values = len(problem.graphs.dual)
         self._n_steps = min(_STEPS, _MOST_VALUES // max(n_values, 1) - 1)
@@ -287,7 +283,7 @@ class _Extrapolation:
         return False
 
 
-def _dual_objective(problem: Problem) -> float:
+def _dual_objective(problem: DualProblem) -> float:
     """Lower bound of the minimum at the present dual variables."""
     return float(problem.graphs.linear() - 0.5 * problem.squared_norm())
 

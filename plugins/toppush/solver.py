@@ -8,7 +8,7 @@ from rankplug.exceptions import ParameterError
 from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Certified
 from rankplug.parameters import Count
-from rankplug.solver import Data, Monitor, SolverTags, TopSolver
+from rankplug.solver import Data, Monitor, TopSolver
 from rankplug_plugins.toppush.alm_newton import alm_newton
 from rankplug_plugins.toppush.apg import accelerated_gradient
 
@@ -50,11 +50,8 @@ class TopPush(TopSolver):
     """
 
     name = "toppush"
-    tags = SolverTags(
-        tasks=("query-document",),
-        problem="min lam/2 |w|^2 + mean over positives of max(0, 1 + highest negative - s_i)^2",
+    tags = TopSolver.tags.replace(
         reference="Li, Jin and Zhou, Top rank optimization in linear time, NIPS 2014",
-        duality_gap=True,
     )
 
     method: Literal["alm-newton", "apg"] = "alm-newton"

@@ -13,7 +13,7 @@ from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
-from rankplug.solver import LinearPathSolver, Objective, PathPoint, SolverTags
+from rankplug.solver import LinearPathSolver, Objective, PathPoint
 
 __all__ = ["TreeTron"]
 
@@ -53,14 +53,11 @@ class TreeTron(LinearPathSolver):
     """
 
     name = "tree-tron"
-    tags = SolverTags(
-        tasks=("query-document", "label-ranking"),
+    tags = LinearPathSolver.tags.replace(
         problem="min 1/2 |w|^2 + C sum over pairs of max(0, 1 - (s_i - s_j))^2",
         reference="Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014)",
-        duality_gap=True,
-        warm_start=True,
-        distributed=True,
     )
+
     tol: Positive = 1e-3
     max_iter: Count = 100
     method: Literal["newton", "tron"] = "newton"
@@ -70,11 +67,11 @@ class TreeTron(LinearPathSolver):
         parameters = {"C": self.C, "reduction": self.reduction}
         return Objective("squared hinge loss of pairs", parameters)
 
-    def _open_problem(self, shards: Shards) -> _Problem:
-        return _Problem(self, SquaredHinge(shards))
+    def _open_problem(self, shards: Shards) -> _SquaredHingeProblem:
+        return _SquaredHingeProblem(self, SquaredHinge(shards))
 
 
-class _Problem:
+class _SquaredHingeProblem:
     """One data set with its point, loss and preconditioner; a solution is the next start."""
 
     def __init__(self, solver: TreeTron, loss: SquaredHinge) -> None:

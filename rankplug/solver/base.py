@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 __all__ = [
+    "AnyData",
     "Data",
     "Objective",
     "RandomState",
@@ -47,6 +48,7 @@ _ROUNDING = 1e-8
 """By which share of 1 + |objective| rounding errors may put the lower bound above the objective."""
 
 Data: TypeAlias = RankingData | LabelRankingData
+AnyData: TypeAlias = Data | RemoteRankingData
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
@@ -95,6 +97,10 @@ class SolverTags:
     distributed: bool = False
     learns: bool = True
     requires: tuple[str, ...] = ()
+
+    def replace(self, **changes: Any) -> SolverTags:
+        """The same tags but for some."""
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     def solve(
         self,
-        data: Data | RemoteRankingData,
+        data: AnyData,
         *,
         valid: Data | None = None,
         init: SolverResult | Model | None = None,
@@ -249,7 +255,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
                 result = self._solve(cast(Data, data), model, monitor, rng, **validation)
             return self._finish(result, monitor, data)
 
-    def check(self, data: Data | RemoteRankingData) -> None:
+    def check(self, data: AnyData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
         if isinstance(data, RemoteRankingData):
@@ -322,9 +328,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             result = solver.solve(data, init=init, random_state=rng)
             yield result
 
-    def _finish(
-        self, result: SolverResult, monitor: Monitor, data: Data | RemoteRankingData
-    ) -> SolverResult:
+    def _finish(self, result: SolverResult, monitor: Monitor, data: AnyData) -> SolverResult:
         """Add time, history, names and the reason of a stop; warn without convergence.
 
         Raises
@@ -368,7 +372,7 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         ) from None
 
 
-def check_validation(data: Data | RemoteRankingData, valid: Data | None) -> None:
+def check_validation(data: AnyData, valid: Data | None) -> None:
     """Raise `DataError` unless the validation data are of the kind of the training data."""
     if valid is None:
         return
@@ -385,7 +389,7 @@ def check_validation(data: Data | RemoteRankingData, valid: Data | None) -> None
 
 
 def _initial_model(
-    solver: Solver, data: Data | RemoteRankingData, init: SolverResult | Model | None
+    solver: Solver, data: AnyData, init: SolverResult | Model | None
 ) -> Model | None:
     if init is None:
         return None

@@ -33,7 +33,7 @@ from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.preconditioners import PreconditionerName
 from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
 from rankplug.shards import Shards
-from rankplug.solver.base import Data, Objective, Solver
+from rankplug.solver.base import Data, Objective, Solver, SolverTags
 from rankplug.solver.result import Monitor, SolverResult, Status
 
 if TYPE_CHECKING:
@@ -91,6 +91,15 @@ class LinearPathSolver(Solver):
         Threads for large data, by default all cores this process may use. The result does not
         depend on it.
     """
+
+    tags = SolverTags(
+        tasks=("query-document", "label-ranking"),
+        problem="min 1/2 |w|^2 + C sum over pairs of a loss of s_i - s_j",
+        reference="none",
+        duality_gap=True,
+        warm_start=True,
+        distributed=True,
+    )
 
     C: Positive = field(default=1.0, kw_only=False)
     preconditioner: PreconditionerName = "auto"
@@ -155,6 +164,14 @@ class KernelSolver(Solver):
         ``(gamma x.z + coef0)^degree`` for "poly".
     """
 
+    tags = SolverTags(
+        ("label-ranking", "query-document"),
+        "min 1/2 |w|^2 + C sum of losses",
+        "none",
+        duality_gap=True,
+        kernel=True,
+    )
+
     C: Positive = field(default=1.0, kw_only=False)
     kernel: Annotated[KernelName | KernelFunction, ChoiceOrFunction(get_args(KernelName))] = (
         "linear"
@@ -214,6 +231,12 @@ class TopSolver(Solver):
         where each positive counts as much as its query's weight. The same for one query.
     """
 
+    tags = SolverTags(
+        ("query-document",),
+        "min lam/2 |w|^2 + mean over positives of max(0, 1 + highest negative - s_i)^2",
+        "none",
+        duality_gap=True,
+    )
     _near_one: ClassVar[float] = 1.0
     """Times `tol`: how close to 1 a lower bound says that no w is better than 0."""
 

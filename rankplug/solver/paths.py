@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from rankplug.exceptions import ParameterError
-from rankplug.shards import RemoteRankingData
-from rankplug.solver.base import Data, RandomState, Solver, as_generator
+from rankplug.solver.base import AnyData, Data, RandomState, Solver, as_generator
 from rankplug.solver.result import SolverResult
 from rankplug.system.interruption import interruptible
 
@@ -18,11 +17,7 @@ __all__ = ["iterate_path", "path"]
 
 
 def path(
-    solver: Solver,
-    data: Data | RemoteRankingData,
-    Cs: Sequence[float],
-    *,
-    random_state: RandomState = None,
+    solver: Solver, data: AnyData, Cs: Sequence[float], *, random_state: RandomState = None
 ) -> list[SolverResult]:
     """Solve for each value of `C`, in the given order, reusing what can be reused.
 
@@ -47,11 +42,7 @@ def path(
 
 
 def iterate_path(
-    solver: Solver,
-    data: Data | RemoteRankingData,
-    Cs: Sequence[float],
-    *,
-    random_state: RandomState = None,
+    solver: Solver, data: AnyData, Cs: Sequence[float], *, random_state: RandomState = None
 ) -> Iterator[SolverResult]:
     """The results of `path` one by one, each solved when it is asked for."""
     if "C" not in solver.get_params(deep=False):
