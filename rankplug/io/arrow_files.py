@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError
@@ -33,17 +34,17 @@ class ArrowFile(TableFile):
         super().__init__(file, stream)
         self.format = format_
 
+    @override
     def column_names(self) -> list[str]:
-        """See `TableFile`."""
         names: list[str] = self._schema().names
         return names
 
+    @override
     def read(
         self, complete: Sequence[str], partial: Sequence[str], ids: str | None
     ) -> tuple[Any, NDArray[Any] | None]:
-        """See `TableFile`."""
         needed = [*complete, *partial, *([] if ids is None else [ids])]
-        with self._opened() as opened:
+        with self._open() as opened:
             if self.format == "parquet":
                 self._require_memory(opened.metadata.num_rows * len(needed))
                 table = opened.read(needed)
@@ -54,15 +55,15 @@ class ArrowFile(TableFile):
         self._check(table, complete, partial, ids)
         return table, None if ids is None else tables.column(table, ids)
 
+    @override
     def batches(
         self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
     ) -> Iterator[tuple[Any, float]]:
-        """See `TableFile`."""
         import pyarrow as pa
 
         needed = [*numbers, *([] if ids is None else [ids])]
         row = 0
-        with self._opened(mapped=True) as opened:
+        with self._open(mapped=True) as opened:
             found = _record_batches(opened, self.format, needed, n_rows, first_row)
             for batch, row, fraction in found:
                 for start in range(max(0, first_row - row), batch.num_rows, n_rows):
@@ -73,16 +74,16 @@ class ArrowFile(TableFile):
         if row == first_row == 0:
             raise DataError(f"{self.file} holds no rows")
 
+    @override
     def columns_of_no_rows(self, names: Sequence[str]) -> Any:
-        """See `TableFile`."""
         return self._schema().empty_table().select(list(names))
 
     def _schema(self) -> Any:
-        with self._opened() as opened:
+        with self._open() as opened:
             return opened.schema_arrow if self.format == "parquet" else opened.schema
 
     @contextmanager
-    def _opened(self, *, mapped: bool = False) -> Iterator[Any]:
+    def _open(self, *, mapped: bool = False) -> Iterator[Any]:
         """The file for Arrow to read; `mapped`, a batch of any size takes no memory."""
         import pyarrow as pa
         from pyarrow import ipc, parquet
@@ -111,7 +112,7 @@ class ArrowFile(TableFile):
         found = [
             f"column {name!r}{what}"
             for name in (*complete, *partial)
-            if (what := _wrong_in_numbers(table, name, name in partial, first_row))
+            if (what := _find_wrong_number(table, name, name in partial, first_row))
         ]
         if ids is not None and table.column(ids).null_count:
             row = first_row + int(np.argmax(table.column(ids).is_null().to_numpy()))
@@ -154,7 +155,7 @@ def _record_batches(
             row += batch.num_rows
 
 
-def _wrong_in_numbers(table: Any, name: str, may_be_missing: bool, first_row: int) -> str | None:
+def _find_wrong_number(table: Any, name: str, may_be_missing: bool, first_row: int) -> str | None:
     values = tables.numbers_or_same(tables.column(table, name))
     if values.dtype.kind not in "fiub":
         kind = table.schema.field(name).type

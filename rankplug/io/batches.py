@@ -71,13 +71,13 @@ def read_batches(
     Raises
     ------
     DataError, ParameterError
-        As `rankplug.read_data`; what is wrong in one batch is told when it is reached.
+        As `rankplug.read_data`; what is wrong in one batch is reported when it is reached.
     """
     check_parameters("reading batches", {"batch_rows": Integer(1)}, {"batch_rows": batch_rows})
     if is_folder(path):
         if format is not None or qid is not None:
             raise ParameterError(f"{path}: a prepared folder needs no format or qid, leave it out")
-        yield from _of_folder(open_prepared(path), n_features, feature_names, batch_rows)
+        yield from _read_folder(open_prepared(path), n_features, feature_names, batch_rows)
         return
     require_format(format)
     file = InputFile(path)
@@ -90,13 +90,15 @@ def read_batches(
                 yield Batch(X, ids, file.fraction_read())
             return
         table = table_of(file, stream, format_)
-        names, id_column = _columns(file, table.column_names(), n_features, feature_names, qid)
+        names, id_column = _choose_columns(
+            file, table.column_names(), n_features, feature_names, qid
+        )
         for rows, fraction in table.batches(names, id_column, batch_rows):
             ids = None if id_column is None else tables.column(rows, id_column)
             yield Batch(tables.to_matrix(rows, names), ids, fraction)
 
 
-def _of_folder(
+def _read_folder(
     folder: PreparedFolder, n_features: int, names: Sequence[str] | None, n_rows: int
 ) -> Iterator[Batch]:
     data = folder.data()
@@ -115,7 +117,7 @@ def _of_folder(
         yield Batch(chosen, data.query_ids[query], stop / data.n_samples)
 
 
-def _columns(
+def _choose_columns(
     file: InputFile,
     there: list[str],
     n_features: int,
@@ -127,7 +129,7 @@ def _columns(
         qid = DEFAULT_QID
     ids = [] if qid is None else [qid]
     _require(file, ids, there)
-    names = list(feature_names or _unnamed(file, there, n_features, qid))
+    names = list(feature_names or _find_unnamed(file, there, n_features, qid))
     _require(file, names, there)
     twice = sorted({name for name in (*names, *ids) if there.count(name) > 1})
     if twice:
@@ -142,7 +144,7 @@ def _require(file: object, names: Sequence[str], there: list[str]) -> None:
         raise DataError(f"{file}: no column {listed}{nearest(missing[0], there)}")
 
 
-def _unnamed(file: InputFile, there: list[str], n_features: int, qid: str | None) -> list[str]:
+def _find_unnamed(file: InputFile, there: list[str], n_features: int, qid: str | None) -> list[str]:
     """The columns of features that the model has no names for."""
     numbered = [f"f{j}" for j in range(n_features)]
     if set(numbered) <= set(there):

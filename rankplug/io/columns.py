@@ -1,4 +1,4 @@
-"""Tables in files: which column plays which role, and the columns as arrays."""
+"""Columns of table files: their roles (features, relevance, query id, weight), and their values."""
 
 from __future__ import annotations
 
@@ -181,11 +181,11 @@ def _features(
     if features is None and like is None:
         return tuple(others), [] if others else ["no column is left for the features"]
     given = [features] if isinstance(features, str) else features
-    wanted = list(like or given or ())
-    missing = [name for name in wanted if name not in names]
+    chosen = list(like or given or ())
+    missing = [name for name in chosen if name not in names]
     wrong = [_unknown(missing, names, "features=[...]")] if missing else []
-    wrong += [f"column {name!r} has two roles" for name in wanted if name in used]
-    if not wanted or len(set(wanted)) < len(wanted):
+    wrong += [f"column {name!r} has two roles" for name in chosen if name in used]
+    if not chosen or len(set(chosen)) < len(chosen):
         wrong.append("features must name at least one column, and none twice")
     unseen = [] if like is None else [name for name in given or others if name not in like]
     if unseen:
@@ -193,7 +193,7 @@ def _features(
             f"features unseen in training: {', '.join(unseen)}; drop these columns, or name the "
             "features with features=[...] as in training"
         )
-    return tuple(wanted), wrong
+    return tuple(chosen), wrong
 
 
 def _unknown(missing: Sequence[str], names: list[str], argument: str) -> str:
@@ -227,7 +227,7 @@ def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) 
     features = tables.to_matrix(table, roles.features)
     weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
     if dtype is not None:
-        with np.errstate(over="ignore"):  # told as infinite values later
+        with np.errstate(over="ignore"):  # reported as infinite values later
             features = features.astype(dtype, copy=False)
     return Columns(
         features,
@@ -238,8 +238,8 @@ def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) 
 
 
 def _concatenate(parts: Sequence[Columns]) -> Columns:
-    def joined(name: str) -> Any:
+    def join(name: str) -> Any:
         arrays = [getattr(part, name) for part in parts]
         return None if arrays[0] is None else np.concatenate(arrays)
 
-    return Columns(joined("features"), joined("relevance"), joined("ids"), joined("weight"))
+    return Columns(join("features"), join("relevance"), join("ids"), join("weight"))

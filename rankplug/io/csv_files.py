@@ -1,4 +1,4 @@
-"""CSV files with a header, parsed by Arrow; on failure read again by the row to find the cells."""
+"""CSV files with a header: parsed by Arrow, on failure row by row to find the cells at fault."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from rankplug.exceptions import DataError
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
@@ -32,18 +33,18 @@ class CsvFile(TableFile):
         header = next((line for line in stream if line.strip()), b"").decode(errors="replace")
         self._delimiter = max(_DELIMITERS, key=header.count)
 
+    @override
     def column_names(self) -> list[str]:
-        """The names in the header."""
         with self._rows(self.stream) as rows:
             header: list[str] | None = next((row for row in rows if row), None)
         if header is None:
             raise DataError(f"{self.file} is empty: a header and at least one row are needed")
         return header
 
+    @override
     def read(
         self, complete: Sequence[str], partial: Sequence[str], ids: str | None
     ) -> tuple[Any, NDArray[Any] | None]:
-        """See `TableFile`; numbers are float64."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -54,14 +55,14 @@ class CsvFile(TableFile):
             raise self._error(complete, partial, ids, str(error)) from None
         if table.num_rows == 0:
             raise self._no_rows()
-        if not _is_right(table, complete, partial, ids):
+        if not _is_valid(table, complete, partial, ids):
             raise self._error(complete, partial, ids, "missing or infinite values")
         return table, None if ids is None else written_ids(table.column(ids))
 
+    @override
     def batches(
         self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
     ) -> Iterator[tuple[Any, float]]:
-        """See `TableFile`."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -73,7 +74,7 @@ class CsvFile(TableFile):
             for block in blocks:
                 for start in range(max(0, first_row - row), block.num_rows, n_rows):
                     table = pa.Table.from_batches([block.slice(start, n_rows)])
-                    if not _is_right(table, numbers, (), ids):
+                    if not _is_valid(table, numbers, (), ids):
                         raise self._error(numbers, (), ids, "missing or infinite values")
                     yield table, self.file.fraction_read()
                 row += block.num_rows
@@ -138,7 +139,7 @@ class CsvFile(TableFile):
         return problems(self.file, found)
 
 
-def _is_right(table: Any, complete: Sequence[str], partial: Sequence[str], ids: str | None) -> bool:
+def _is_valid(table: Any, complete: Sequence[str], partial: Sequence[str], ids: str | None) -> bool:
     """Whether no number is infinite, no id empty, and nothing missing that must not be."""
     from pyarrow import compute
 

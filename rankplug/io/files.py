@@ -89,7 +89,7 @@ class InputFile:
             Also from within the block, if the file cannot be read to its end.
         """
         try:
-            with self.path.open("rb") as self._raw, _decompressed(self._raw) as stream:
+            with self.path.open("rb") as self._raw, _decompress(self._raw) as stream:
                 yield stream
         except _TooLargeError as error:
             raise DataError(f"{self} is not read, because {error}") from None
@@ -135,7 +135,7 @@ class InputFile:
         return f"; did you mean {str(self.path.with_name(close[0]))!r}?" if close else ""
 
 
-def _decompressed(raw: BinaryIO) -> BinaryIO:
+def _decompress(raw: BinaryIO) -> BinaryIO:
     start = raw.read(6)
     n_bytes = raw.seek(0, os.SEEK_END)
     raw.seek(0)

@@ -1,4 +1,4 @@
-"""`read_data` and `read_label_data`: from files to checked data."""
+"""Reading files: `read_data` and `read_label_data` make checked data of them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def read_data(
             dense=dense,
             dtype=dtype,
         )
-        return _prepared(cast("str | os.PathLike[str]", path), like)
+        return _open_like(cast("str | os.PathLike[str]", path), like)
     files, format_ = input_files(path, format)
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":
@@ -107,7 +107,7 @@ def read_data(
     )
     roles, columns = read_columns(files, format_, choose, form.dtype)
     return RankingData.from_arrays(
-        form.shaped(columns.features),
+        form.shape(columns.features),
         columns.relevance[:, 0],
         columns.ids,
         sample_weight=columns.weight,
@@ -165,7 +165,7 @@ def read_label_data(
     choose = partial(label_roles, labels=labels, features=features, like=form.feature_names)
     roles, columns = read_columns(files, format_, choose, form.dtype)
     form = replace(form, feature_names=roles.features)
-    X = form.shaped(columns.features)
+    X = form.shape(columns.features)
     if columns.ids is not None:
         return _class_data(where, X, columns.ids, form, like)
     relevance = columns.relevance
@@ -221,7 +221,7 @@ class _Form:
         dtype = np.float64 if self.dtype is None else self.dtype
         return read_svmlight(files, n_features=self.n_features, dense=self.dense, dtype=dtype)
 
-    def shaped(self, features: NDArray[Any]) -> Matrix:
+    def shape(self, features: NDArray[Any]) -> Matrix:
         if self.n_features not in (None, features.shape[1]):
             raise DataError(
                 f"{features.shape[1]} feature columns, but the data of like have "
@@ -230,7 +230,7 @@ class _Form:
         return sparse.csr_array(features) if self.dense is False else features
 
 
-def _prepared(path: str | os.PathLike[str], like: RankingData | None) -> RankingData:
+def _open_like(path: str | os.PathLike[str], like: RankingData | None) -> RankingData:
     data = open_prepared(path).data()
     if like is not None and (data.n_features, data.feature_names) != (
         like.n_features,

@@ -110,7 +110,7 @@ def parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> Parse
         indices,
         values,
     )
-    if not _is_right(rows, n_features):
+    if not _is_valid(rows, n_features):
         raise ValueError("wrong indices or values")
     return rows
 
@@ -134,11 +134,11 @@ def _parse_features(
     )
     indices, values = table.column("index").to_numpy(), table.column("value").to_numpy()
     small = index_type(int(indices.max()))
-    with np.errstate(over="ignore"):  # told as infinite values later
+    with np.errstate(over="ignore"):  # reported as infinite values later
         return indices.astype(small, copy=False), values.astype(dtype, copy=False)
 
 
-def _is_right(rows: ParsedRows, n_features: int | None) -> bool:
+def _is_valid(rows: ParsedRows, n_features: int | None) -> bool:
     """Whether indices ascend from 1 (or more) in each row, none is unseen, and all is finite."""
     ascending = np.diff(rows.indices, prepend=0) > 0
     starts = np.cumsum(rows.counts) - rows.counts
@@ -191,7 +191,7 @@ def parse_lines(
             query_id = _query_id(tokens)
             first = first or (number, query_id is not None)
             if first[1] != (query_id is not None):
-                raise _LineError(_mixed(query_id, first[0]))
+                raise _LineError(_mixed_ids(query_id, first[0]))
             features = tokens[1:] if query_id is None else tokens[2:]
             _add_features(features, n_features, indices, values)
             ids.append(query_id)
@@ -202,7 +202,7 @@ def parse_lines(
                 break
     if found:
         raise problems(file, found)
-    with np.errstate(over="ignore"):  # told as infinite values later
+    with np.errstate(over="ignore"):  # reported as infinite values later
         narrowed = np.array(values, dtype=dtype)
     return ParsedRows(
         np.array(relevance, dtype=np.float64),
@@ -242,7 +242,7 @@ def _query_id(tokens: list[bytes]) -> str | None:
     return query_id
 
 
-def _mixed(query_id: str | None, first_line: int) -> str:
+def _mixed_ids(query_id: str | None, first_line: int) -> str:
     this, first = ("no qid", "one") if query_id is None else ("a qid", "none")
     return f"{this}, but line {first_line} has {first}: give a qid to all lines or to none"
 

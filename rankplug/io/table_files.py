@@ -1,4 +1,4 @@
-"""What files that hold a table have in common, and query ids that are written as text."""
+"""Base class of open table files (CSV, Parquet, Arrow), and query ids that are written as text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TableFile(ABC):
         Raises
         ------
         DataError
-            As `read`; what is wrong in one batch is told when it is reached.
+            As `read`; what is wrong in one batch is reported when it is reached.
         """
 
     def columns_of_no_rows(self, names: Sequence[str]) -> Any:

@@ -109,7 +109,7 @@ class Input(ABC):
         Raises
         ------
         DataError
-            As `rankplug.read_data`; what is wrong in one piece is told when it is reached.
+            As `rankplug.read_data`; what is wrong in one piece is reported when it is reached.
         """
         position = start
         for number in range(start.file, len(self.files)):

@@ -237,7 +237,7 @@ def clear(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a partial folder; if that is cut short, it can still be told for what it is."""
+    """Remove a partial folder; if that is cut short, it is still known for what it is."""
     clear(folder)
     shutil.rmtree(folder)
 

@@ -1,4 +1,4 @@
-"""Which query each row belongs to: runs of rows, and the queries in order of first appearance."""
+"""Queries of a preparation: a log of the rows of each, and the order that brings these together."""
 
 from __future__ import annotations
 

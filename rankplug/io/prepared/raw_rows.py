@@ -23,7 +23,7 @@ ROW_PTR = "row_ptr.raw"
 """Where the values of each sparse row begin, as int64."""
 
 _MOST_COLUMNS = np.iinfo(np.int32).max
-_COLUMN = np.dtype(np.int32)
+_COLUMN = np.dtype(np.int32)  # half the size of int64; larger indices are refused
 
 
 def append_piece(files: GrowingFiles, state: State, piece: Piece) -> State:
@@ -102,7 +102,7 @@ class RawRows:
             place = np.flatnonzero((rows >= part.start) & (rows < part.stop))
             if place.size:
                 chosen = _run_or_rows(rows[place] - part.start)
-                found.append(self._formed(part.take(chosen, self.n_features)))
+                found.append(self._convert(part.take(chosen, self.n_features)))
                 places.append(place)
         if len(found) == 1:
             return found[0]
@@ -112,13 +112,13 @@ class RawRows:
             return stacked[back]
         return sparse.csr_array(sparse.vstack(found, format="csr"))[back]
 
-    def _formed(self, X: Matrix) -> Matrix:
+    def _convert(self, X: Matrix) -> Matrix:
         if not isinstance(X, np.ndarray):
             return X.toarray() if self.layout == "dense" else X
         missing = self.n_features - X.shape[1]
         if self.layout == "dense" and missing:
             return np.pad(X, ((0, 0), (0, missing)))
-        return X if self.layout == "dense" else _widened(sparse.csr_array(X), self.n_features)
+        return X if self.layout == "dense" else _widen(sparse.csr_array(X), self.n_features)
 
 
 @dataclass(frozen=True)
@@ -171,15 +171,15 @@ def _run_or_rows(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     return rows
 
 
-def _widened(X: sparse.csr_array, n_columns: int) -> sparse.csr_array:
+def _widen(X: sparse.csr_array, n_columns: int) -> sparse.csr_array:
     return csr_of_parts(X.data, X.indices, X.indptr, n_columns)
 
 
 def _parts(folder: Path, state: State, dtype: np.dtype[Any]) -> list[_Dense | _Sparse]:
-    features = _mapped(folder / "rows/features.npy", dtype, HEADER_BYTES)
-    values = _mapped(folder / "rows/values.npy", dtype, HEADER_BYTES)
-    columns = _mapped(folder / "rows/columns.npy", _COLUMN, HEADER_BYTES)
-    row_ptr = _mapped(folder / ROW_PTR, np.dtype(np.int64), 0)
+    features = _map(folder / "rows/features.npy", dtype, HEADER_BYTES)
+    values = _map(folder / "rows/values.npy", dtype, HEADER_BYTES)
+    columns = _map(folder / "rows/columns.npy", _COLUMN, HEADER_BYTES)
+    row_ptr = _map(folder / ROW_PTR, np.dtype(np.int64), 0)
     parts: list[_Dense | _Sparse] = []
     begin = n_cells = n_sparse = 0
     for dense, n_columns, n_rows in state.parts:
@@ -195,7 +195,7 @@ def _parts(folder: Path, state: State, dtype: np.dtype[Any]) -> list[_Dense | _S
     return parts
 
 
-def _mapped(file: Path, dtype: np.dtype[Any], offset: int) -> NDArray[Any]:
+def _map(file: Path, dtype: np.dtype[Any], offset: int) -> NDArray[Any]:
     """All that stands in a file, which need not be there."""
     if not file.exists() or file.stat().st_size <= offset:
         return np.empty(0, dtype=dtype)
