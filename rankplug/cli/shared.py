@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
@@ -75,17 +75,11 @@ class Signals:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle them, unless they are ignored or somebody else's."""
+        from rankplug.system.interruption import handled_by
+
         main = threading.current_thread() is threading.main_thread()
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        usual = (signal.default_int_handler, signal.SIG_DFL)
-        ours = [number for number, handler in before.items() if main and handler in usual]
-        for number in ours:
-            signal.signal(number, self._raise)
-        try:
+        with handled_by(self._raise) if main else nullcontext():
             yield
-        finally:
-            for number in ours:
-                signal.signal(number, before[number])
 
     def status(self, status: int) -> int:
         """The exit status of a command that returned this one."""

@@ -32,6 +32,7 @@ __all__ = [
     "Terminated",
     "deferred",
     "ending_loop",
+    "handled_by",
     "interrupted",
     "interruptible",
     "pieces",
@@ -119,7 +120,7 @@ def interruptible(name: str) -> Iterator[None]:
         yield
         return
     catcher = _Catcher()
-    with stopped_by(catcher), catcher.installed():
+    with stopped_by(catcher), handled_by(catcher.handle):
         yield
     if catcher.caught is not None:
         warnings.warn(
@@ -173,6 +174,27 @@ def deferred() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM go to a handler, each unless it is ignored or somebody else's.
+
+    To be used in the main thread, the only one that may set handlers.
+    """
+    usual: dict[signal.Signals, _Handler] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    ours = [number for number, before in usual.items() if signal.getsignal(number) is before]
+    for number in ours:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in ours:
+            if signal.getsignal(number) == handler:
+                signal.signal(number, usual[number])
+
+
 class _Catcher:
     """Catches signals for a solver, once it has shown that it can be stopped."""
 
@@ -186,24 +208,8 @@ class _Catcher:
         self._can_stop = True
         return self.caught is not None
 
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Handle the signals that nobody else handles."""
-        usual: dict[signal.Signals, _Handler] = {
-            signal.SIGINT: signal.default_int_handler,
-            signal.SIGTERM: signal.SIG_DFL,
-        }
-        ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
-        for number in ours:
-            signal.signal(number, self._handle)
-        try:
-            yield
-        finally:
-            for number in ours:
-                if signal.getsignal(number) == self._handle:
-                    signal.signal(number, usual[number])
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Catch a signal, or leave it to Python."""
         global _last_caught
         again = time.monotonic() - _last_caught < TWICE_WITHIN
         if again or self.caught is not None or not self._can_stop:
