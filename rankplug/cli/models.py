@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rankplug.cli.shared import add_data_argument, add_qid_argument, command_parser
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rankplug.metrics import Summary, SummarySettings
     from rankplug.models import Model
 
@@ -60,8 +62,13 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _evaluate(args: argparse.Namespace) -> int:
     model = _open_model(args)
-    evaluate = _evaluate_ranking if model.n_labels is None else _evaluate_label_ranking
-    summary = evaluate(model, args)
+    from rankplug.models.answers import label_names
+
+    labels = label_names(model)
+    if labels is None:
+        summary = _evaluate_ranking(model, args)
+    else:
+        summary = _evaluate_label_ranking(model, labels, args)
     if run_id := os.environ.get("MLFLOW_RUN_ID"):
         from mlflow import MlflowClient
 
@@ -93,7 +100,9 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
     return summarize_ranking(rows, settings)
 
 
-def _evaluate_label_ranking(model: Model, args: argparse.Namespace) -> Summary:
+def _evaluate_label_ranking(
+    model: Model, labels: NDArray[Any], args: argparse.Namespace
+) -> Summary:
     import numpy as np
     from scipy import sparse
 
@@ -102,12 +111,10 @@ def _evaluate_label_ranking(model: Model, args: argparse.Namespace) -> Summary:
     from rankplug.metrics import DEFAULT_LABEL_METRICS, summarize_label_ranking
 
     settings = _settings(args, DEFAULT_LABEL_METRICS)
-    n_labels = model.n_labels or 0
-    labels = getattr(model, "labels", None)
     known = LabelRankingData(
         sparse.csr_array((0, model.n_features)),
-        np.empty((0, n_labels)),
-        np.arange(n_labels) if labels is None else np.asarray(labels),
+        np.empty((0, len(labels))),
+        labels,
         model.feature_names,
     )
     columns = args.label[0] if args.label and len(args.label) == 1 else args.label
@@ -189,13 +196,13 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
 def _predict(args: argparse.Namespace) -> int:
     model = _open_model(args)
     from rankplug.io.predictions import predict_file
-    from rankplug.models.answers import requested
+    from rankplug.models.answers import parse_form
 
     rows = predict_file(
         model,
         args.data,
         args.out,
-        form=requested({"output": args.output, "k": args.k}),
+        form=parse_form({"output": args.output, "k": args.k}),
         qid=args.qid,
         batch_rows=args.batch_rows,
         progress=not args.quiet,

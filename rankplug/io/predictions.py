@@ -1,4 +1,4 @@
-"""Predictions for files that need not fit into memory."""
+"""Prediction of files batch by batch, for files that need not fit into memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from rankplug.exceptions import DataError
 from rankplug.io.batches import Batch, read_batches
 from rankplug.io.writing import table_writer
 from rankplug.models import Model
-from rankplug.models import answers as outputs
+from rankplug.models.answers import Form, answer, label_names
 
 __all__ = ["predict_file"]
 
-
-_SCORES = outputs.Form()
+_SCORES = Form()
 
 
 class _Scored(NamedTuple):
@@ -41,7 +40,7 @@ def predict_file(
     data: str | Path,
     out: str | Path,
     *,
-    form: outputs.Form = _SCORES,
+    form: Form = _SCORES,
     qid: str | None = None,
     batch_rows: int = 10_000,
     progress: bool = True,
@@ -91,7 +90,7 @@ def predict_file(
         batch_rows=batch_rows,
     )
     with table_writer(Path(out)) as write, closing(_Bar(progress)) as bar:
-        for frame in _frames(model, _scored(model, batches, bar), form):
+        for frame in _frames(model, _score(model, batches, bar), form):
             write(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata())
     return bar.rows
 
@@ -115,7 +114,7 @@ class _Bar:
         self._bar.close()
 
 
-def _scored(model: Model, batches: Iterable[Batch], bar: _Bar) -> Iterator[_Scored]:
+def _score(model: Model, batches: Iterable[Batch], bar: _Bar) -> Iterator[_Scored]:
     row = 0
     for batch in batches:
         try:
@@ -127,32 +126,22 @@ def _scored(model: Model, batches: Iterable[Batch], bar: _Bar) -> Iterator[_Scor
         bar.move(batch.fraction, len(scores))
 
 
-def _frames(model: Model, scored: Iterable[_Scored], form: outputs.Form) -> Iterator[pd.DataFrame]:
-    if model.n_labels is not None:
-        labels = getattr(model, "labels", None)
-        names = np.arange(model.n_labels) if labels is None else np.asarray(labels)
-        for rows in scored:
-            yield _label_frame(rows, names, form)
-    elif form.output == "score":
-        for rows in scored:
-            ids = {} if rows.qid is None else {"qid": rows.qid}
-            yield pd.DataFrame({**ids, "score": rows.scores})
-    else:
-        for rows in _whole_queries(scored):
-            if form.output == "rank":
-                yield outputs.ranks(rows.scores, rows.qid)
-            else:
-                best = outputs.top_k(rows.scores, rows.qid, form.k)
-                yield best.assign(row=best["row"] + rows.row)
-
-
-def _label_frame(rows: _Scored, labels: NDArray[Any], form: outputs.Form) -> pd.DataFrame:
+def _frames(model: Model, scored: Iterable[_Scored], form: Form) -> Iterator[pd.DataFrame]:
+    labels = label_names(model)
     if form.output == "score":
+        for rows in scored:
+            yield _score_frame(rows, labels)
+        return
+    for rows in scored if labels is not None else _whole_queries(scored):
+        frame = answer(rows.scores, form, rows.qid, labels)
+        yield frame if form.output == "rank" else frame.assign(row=frame["row"] + rows.row)
+
+
+def _score_frame(rows: _Scored, labels: NDArray[Any] | None) -> pd.DataFrame:
+    if labels is not None:
         return pd.DataFrame(rows.scores, columns=labels.astype(str))
-    if form.output == "rank":
-        return outputs.label_ranks(rows.scores, labels)
-    best = outputs.top_k_labels(rows.scores, labels, form.k)
-    return best.assign(row=best["row"] + rows.row)
+    ids = {} if rows.qid is None else {"qid": rows.qid}
+    return pd.DataFrame({**ids, "score": rows.scores})
 
 
 def _whole_queries(scored: Iterable[_Scored]) -> Iterator[_Scored]:
@@ -162,11 +151,11 @@ def _whole_queries(scored: Iterable[_Scored]) -> Iterator[_Scored]:
     for rows in scored:
         start = 0 if rows.qid is None else _start_of_last_query(rows.qid)
         if start or (kept and rows.qid is not None and rows.qid[0] != kept[0].qid[0]):  # type: ignore[index]
-            yield _checked(_joined([*kept, rows.part(0, start)]), seen)
+            yield _check_whole(_join([*kept, rows.part(0, start)]), seen)
             kept = []
         kept.append(rows.part(start))
     if kept:
-        yield _checked(_joined(kept), seen)
+        yield _check_whole(_join(kept), seen)
 
 
 def _start_of_last_query(qid: NDArray[Any]) -> int:
@@ -174,13 +163,13 @@ def _start_of_last_query(qid: NDArray[Any]) -> int:
     return int(changes[-1]) + 1 if len(changes) else 0
 
 
-def _joined(parts: list[_Scored]) -> _Scored:
+def _join(parts: list[_Scored]) -> _Scored:
     scores = np.concatenate([part.scores for part in parts])
     ids = [part.qid for part in parts if part.qid is not None]
     return _Scored(parts[0].row, scores, np.concatenate(ids) if ids else None)
 
 
-def _checked(rows: _Scored, seen: set[Any]) -> _Scored:
+def _check_whole(rows: _Scored, seen: set[Any]) -> _Scored:
     """The rows, if none of their queries has come before."""
     if rows.qid is None:
         return rows

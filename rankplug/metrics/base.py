@@ -1,4 +1,4 @@
-"""What a metric is."""
+"""The base class of metrics: a name, options, and a value for each query of a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The helpers of MLflow that are not public and have no public counterpart, in one place.
+"""Helpers of MLflow that are not public and have no public counterpart.
 
 They are the ones the built-in flavors use. Most have no type hints, hence `Any`.
 """

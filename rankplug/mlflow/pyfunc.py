@@ -72,7 +72,7 @@ class ScoringModel:
             missing or of different kinds, or if a parameter is unknown or has a wrong value.
         """
         try:
-            form = answers.requested(self._params(params))
+            form = answers.parse_form(self._params(params))
             return self._predict(_table_or_array(data), form)
         except RankplugError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
@@ -97,16 +97,9 @@ class ScoringModel:
         scores = self._model.predict(self._features(data))
         if form.output == "score":
             return scores
-        if self._model.n_labels is not None:
-            labels = getattr(self._model, "labels", None)
-            labels = np.arange(self._model.n_labels) if labels is None else np.asarray(labels)
-            if form.output == "rank":
-                return answers.label_ranks(scores, labels)
-            return answers.top_k_labels(scores, labels, form.k)
-        qid = self._query_ids(data)
-        if form.output == "rank":
-            return answers.ranks(scores, qid)
-        return answers.top_k(scores, qid, form.k)
+        labels = answers.label_names(self._model)
+        qid = None if labels is not None else self._query_ids(data)
+        return answers.answer(scores, form, qid, labels)
 
     def _features(self, data: Any) -> Any:
         """What the model takes; the columns of a frame by name or, without names, by position."""

@@ -1,4 +1,4 @@
-"""The forms in which a logged model answers: scores, ranks, or the best k."""
+"""Forms of a model's answer: scores, ranks, or the best k rows or labels."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from rankplug.data import rank_in_queries
 from rankplug.exceptions import ParameterError, nearest
+from rankplug.models.base import Model
 
-__all__ = ["Form", "label_ranks", "ranks", "requested", "top_k", "top_k_labels"]
+__all__ = ["Form", "answer", "label_names", "parse_form", "ranks", "top_k"]
 
 Output = Literal["score", "rank", "top_k"]
 
@@ -24,7 +25,7 @@ class Form(NamedTuple):
     k: int = 10
 
 
-def requested(params: Mapping[str, Any]) -> Form:
+def parse_form(params: Mapping[str, Any]) -> Form:
     """The form that the parameters of ``predict`` ask for.
 
     Raises
@@ -47,6 +48,29 @@ def requested(params: Mapping[str, Any]) -> Form:
     return form
 
 
+def label_names(model: Model) -> NDArray[Any] | None:
+    """The labels that a model ranks, numbers where they have no names; None if it ranks rows."""
+    if model.n_labels is None:
+        return None
+    labels = getattr(model, "labels", None)
+    return np.arange(model.n_labels) if labels is None else np.asarray(labels)
+
+
+def answer(
+    scores: NDArray[np.float64],
+    form: Form,
+    qid: NDArray[Any] | None = None,
+    labels: NDArray[Any] | None = None,
+) -> pd.DataFrame:
+    """Ranks or the best k of rows in their queries, or of labels if there are any."""
+    if labels is not None:
+        best_first = np.argsort(-scores, axis=1, kind="stable")
+        if form.output == "rank":
+            return _label_ranks(best_first, labels)
+        return _top_k_labels(scores, best_first[:, : form.k], labels)
+    return ranks(scores, qid) if form.output == "rank" else top_k(scores, qid, form.k)
+
+
 def ranks(scores: NDArray[np.float64], qid: NDArray[Any] | None) -> pd.DataFrame:
     """Columns qid, score and rank (1 = best in its query), in the order of the rows."""
     rank, _ = rank_in_queries(scores, qid)
@@ -64,21 +88,21 @@ def top_k(scores: NDArray[np.float64], qid: NDArray[Any] | None, k: int) -> pd.D
     return pd.DataFrame({"qid": ids[row], "row": row, "score": scores[row], "rank": rank[row]})
 
 
-def label_ranks(scores: NDArray[np.float64], labels: NDArray[Any]) -> pd.DataFrame:
+def _label_ranks(best_first: NDArray[np.int64], labels: NDArray[Any]) -> pd.DataFrame:
     """The rank of each label (1 = best), a column for each label, in the order of the rows."""
-    best_first = np.argsort(-scores, axis=1, kind="stable")
     return pd.DataFrame(np.argsort(best_first, axis=1) + 1, columns=[str(one) for one in labels])
 
 
-def top_k_labels(scores: NDArray[np.float64], labels: NDArray[Any], k: int) -> pd.DataFrame:
-    """The `k` best labels of each row, best first: columns row, label, score and rank."""
-    best_first = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    n_rows, n_best = best_first.shape
+def _top_k_labels(
+    scores: NDArray[np.float64], best: NDArray[np.int64], labels: NDArray[Any]
+) -> pd.DataFrame:
+    """The best labels of each row, best first: columns row, label, score and rank."""
+    n_rows, n_best = best.shape
     return pd.DataFrame(
         {
             "row": np.repeat(np.arange(n_rows), n_best),
-            "label": labels[best_first.ravel()],
-            "score": np.take_along_axis(scores, best_first, axis=1).ravel(),
+            "label": labels[best.ravel()],
+            "score": np.take_along_axis(scores, best, axis=1).ravel(),
             "rank": np.tile(np.arange(1, n_best + 1), n_rows),
         }
     )
