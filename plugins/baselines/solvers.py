@@ -1,30 +1,133 @@
-"""Any regressor of scikit-learn as a ranker: predict the relevance, sort by it."""
+"""Baseline solvers: a constant, the best single feature, and regressions of the relevance."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_regressor
 from threadpoolctl import threadpool_limits
 
+from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
-from rankplug.parameters import Integer, Optional, Parameter, Real
+from rankplug.parameters import Count, Parameter, Positive, Threads
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
 from rankplug.system.cores import available_cores, survive_forks
+from rankplug.system.interruption import interrupted
 from rankplug_plugins.baselines.regressor_model import RegressorModel, as_taken
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Pointwise"]
+__all__ = ["Constant", "Pointwise", "SingleFeature"]
 
-_SEEDS = 2**31 - 1
+# The least positive number: two scores differ by at least that much or are tied.
+_TIE = np.nextafter(0.0, 1.0)
+
+_LARGEST_SEED = 2**31 - 1  # scikit-learn takes 32 bits
+
+# Of numbers for liblinear: wide for any sensible scale, and their squares are far from the ends of
+# float64.
 _MODERATE = (1e-12, 1e12)
+
+_SANITY = SolverTags(
+    tasks=("query-document",), problem="", reference="sanity check", exact=False, learns=False
+)
+
+
+class Baseline(Solver):
+    """A solver of one step for documents: a subclass finds the model in `_find`.
+
+    There is no stated convex problem: the result has no objective and no duality gap. Its one
+    iteration makes as many passes over the features as `passes` says.
+    """
+
+    passes = 1.0
+
+    @abstractmethod
+    def _find(self, data: RankingData, rng: np.random.Generator) -> Model:
+        """The model for these data."""
+
+    def _solve(
+        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
+    ) -> SolverResult:
+        assert isinstance(data, RankingData)
+        model = self._find(data, rng)
+        monitor.report(1)
+        return SolverResult(
+            model=model,
+            status=monitor.interruption or "converged",
+            objective=None,
+            duality_gap=None,
+            n_iter=1,
+            n_passes=self.passes,
+        )
+
+
+class Constant(Baseline):
+    """The same score for every row: what a metric gives to no ranking at all.
+
+    A metric in which this ranker does well is broken, or counts queries without a relevant row.
+    """
+
+    name = "constant"
+    tags = replace(_SANITY, problem="none: every row has the score 0")
+    passes = 0.0
+
+    def _find(self, data: RankingData, rng: np.random.Generator) -> LinearModel:
+        return LinearModel(np.zeros(data.n_features))
+
+
+class SingleFeature(Baseline):
+    """The one feature, rising or falling, that orders the most pairs of the training data.
+
+    The share of all preference pairs (i, j) with ``x_i > x_j``, ties counting one half, weighted
+    by query. In data whose features are scores of retrieval models, such as LETOR's, one of them
+    is often hard to beat.
+    """
+
+    name = "single-feature"
+    tags = replace(
+        _SANITY, problem="the feature and sign with the most pairs of the training data in order"
+    )
+
+    def _find(self, data: RankingData, rng: np.random.Generator) -> LinearModel:
+        balance = _wins_less_losses(data)
+        best = int(np.argmax(np.abs(balance)))
+        coef = np.zeros(data.n_features)
+        coef[best] = 1.0 if balance[best] >= 0 else -1.0
+        return LinearModel(coef)
+
+
+def _wins_less_losses(data: RankingData) -> NDArray[np.float64]:
+    """For each feature, the weighted number of pairs in order, less those in reverse order."""
+    weight = data.weights
+    row_weight = weight[data.row_query]
+    pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight))
+    total = weight @ data.pair_counts
+    balance = np.zeros(data.n_features)
+    for j in range(data.n_features):
+        if interrupted():
+            break
+        column: Any = data.X[:, [j]]
+        values = np.ascontiguousarray(_dense(column), dtype=np.float64).ravel()
+        pairs.update(values, 0.0)
+        lost = pairs.count @ row_weight / 2
+        pairs.update(values, _TIE)
+        lost_or_tied = pairs.count @ row_weight / 2
+        balance[j] = (total - lost_or_tied) - lost
+    return balance
+
+
+def _dense(column: Any) -> Any:
+    return column if isinstance(column, np.ndarray) else column.toarray()
 
 
 class _RegressorOrName(Parameter):
@@ -40,7 +143,7 @@ class _RegressorOrName(Parameter):
         return f"a scikit-learn regressor or one of {', '.join(map(repr, _REGRESSORS))}"
 
 
-class Pointwise(Solver):
+class Pointwise(Baseline):
     """Regression of the relevance on the features, without regard to queries.
 
         min over f of sum over rows i of c_q(i) loss(y_i, f(x_i)),   c_q the query's weight
@@ -81,28 +184,12 @@ class Pointwise(Solver):
         reference="Lee and Lin, Large-scale linear rankSVM, 2014, section 4.5",
         exact=False,
     )
-    parameters = {
-        "regressor": _RegressorOrName(),
-        "C": Real(0),
-        "n_estimators": Integer(1),
-        "min_samples_leaf": Integer(1),
-        "n_threads": Optional(Integer(1)),
-    }
 
-    def __init__(
-        self,
-        regressor: Any = "ridge",
-        *,
-        C: float = 1.0,
-        n_estimators: int = 100,
-        min_samples_leaf: int = 5,
-        n_threads: int | None = None,
-    ) -> None:
-        self.regressor = regressor
-        self.C = C
-        self.n_estimators = n_estimators
-        self.min_samples_leaf = min_samples_leaf
-        self.n_threads = n_threads
+    regressor: Annotated[Any, _RegressorOrName()] = field(default="ridge", kw_only=False)
+    C: Positive = 1.0
+    n_estimators: Count = 100
+    min_samples_leaf: Count = 5
+    n_threads: Threads = None
 
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """The regressor, and the penalty or the trees' size, whichever it has."""
@@ -119,11 +206,8 @@ class Pointwise(Solver):
             "min_samples_leaf": IntDistribution(1, 100, log=True),
         }
 
-    def _solve(
-        self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
-    ) -> SolverResult:
-        assert isinstance(data, RankingData)
-        seed = int(rng.integers(_SEEDS))
+    def _find(self, data: RankingData, rng: np.random.Generator) -> Model:
+        seed = int(rng.integers(_LARGEST_SEED))
         if isinstance(self.regressor, str):
             regressor = _REGRESSORS[self.regressor](self)
         else:
@@ -139,15 +223,10 @@ class Pointwise(Solver):
         survive_forks()
         with threadpool_limits(self.n_threads):
             _fit(regressor, data)
-        monitor.report(1)
-        return SolverResult(
-            model=_model(regressor),
-            status=monitor.interruption or "converged",
-            objective=None,
-            duality_gap=None,
-            n_iter=1,
-            n_passes=1.0,
-        )
+        coef = getattr(regressor, "coef_", None)
+        if coef is None or np.size(coef) != regressor.n_features_in_:
+            return RegressorModel(regressor)
+        return LinearModel(np.ravel(coef))
 
 
 def _ridge(solver: Pointwise) -> Any:
@@ -190,7 +269,7 @@ def _random_forest(solver: Pointwise) -> Any:
     return RandomForestRegressor(
         n_estimators=solver.n_estimators,
         min_samples_leaf=solver.min_samples_leaf,
-        max_features=1 / 3,
+        max_features=1 / 3,  # Breiman's advice for regression
         n_jobs=None if solver.n_threads is None else min(solver.n_threads, available_cores()),
     )
 
@@ -222,10 +301,3 @@ def _fit(regressor: Any, data: RankingData) -> None:
         # The data hold neither, so that numbers overflowed if the message speaks of them.
         remedy = ": scale the features and the relevance" if "inf" in str(error).lower() else ""
         raise DataError(f"{type(regressor).__name__} refuses the data: {error}{remedy}") from None
-
-
-def _model(regressor: Any) -> Model:
-    coef = getattr(regressor, "coef_", None)
-    if coef is None or np.size(coef) != regressor.n_features_in_:
-        return RegressorModel(regressor)
-    return LinearModel(np.ravel(coef))
