@@ -221,12 +221,16 @@ class Pointwise(Baseline):
         if self.regressor == "linear-svr":
             _require_moderate(data, self.C)
         survive_forks()
-        with threadpool_limits(self.n_threads):
+        with threadpool_limits(self._threads()):
             _fit(regressor, data)
         coef = getattr(regressor, "coef_", None)
         if coef is None or np.size(coef) != regressor.n_features_in_:
             return RegressorModel(regressor)
         return LinearModel(np.ravel(coef))
+
+    def _threads(self) -> int | None:
+        """No more than there are processors: more cannot be made."""
+        return None if self.n_threads is None else min(self.n_threads, available_cores())
 
 
 def _ridge(solver: Pointwise) -> Any:
@@ -270,7 +274,7 @@ def _random_forest(solver: Pointwise) -> Any:
         n_estimators=solver.n_estimators,
         min_samples_leaf=solver.min_samples_leaf,
         max_features=1 / 3,  # Breiman's advice for regression
-        n_jobs=None if solver.n_threads is None else min(solver.n_threads, available_cores()),
+        n_jobs=solver._threads(),
     )
 
 

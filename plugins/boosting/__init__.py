@@ -1,4 +1,8 @@
-"""Boosted trees of XGBoost and LightGBM behind rankplug's interface."""
+"""Solvers that train the boosted trees of XGBoost and LightGBM, and the models that they find.
+
+Their losses of all pairs and their early stopping by rankplug's metrics come from
+`rankplug.boosting`, which serves those who call the libraries themselves.
+"""
 
 from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.lightgbm_solvers import LightGBMAllPairs, LightGBMLambdarank

@@ -45,8 +45,8 @@ class BoostedTrees(Solver):
     """Boosted trees; a subclass says of which library, and another one for which loss.
 
     Training takes four steps: the validation data are checked if they are to be used, the
-    parameters are put in the library's words, `_grow` trains with them and tells the monitor of
-    each round, and errors of the library become `DataError`.
+    parameters are put in the library's words, `_grow` trains with them and reports each round
+    to the monitor, and errors of the library become `DataError`.
 
     There is no convex problem and no tolerance: the result has no objective and no duality gap,
     and is "converged" when all rounds were built or early stopping ended them. `n_iter` and

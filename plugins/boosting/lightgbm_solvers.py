@@ -84,7 +84,7 @@ class LightGBMTrees(BoostedTrees):
         if valid is not None:
             watched = {
                 "valid_sets": [train.create_valid(_features(valid), valid.relevance)],
-                # The metric is told the queries: LightGBM takes 10,000 rows of one at most.
+                # Queries are passed to the metric: LightGBM takes 10,000 rows of one at most.
                 "feval": ranking_metric(self.eval_metric, valid.row_query),
             }
         _require_variation(train)
@@ -247,7 +247,7 @@ class LightGBMAllPairs(LightGBMTrees):
 
 @dataclass(eq=False)
 class _Progress:
-    """A training callback that tells `monitor` of each round and stops early."""
+    """A training callback that reports each round to `monitor` and stops early."""
 
     monitor: Monitor
     metric: str

@@ -60,7 +60,7 @@ def quantile_matrix(
 
 
 def missing_value(zeros: str) -> float:
-    """What XGBoost is told to treat as missing."""
+    """The value that XGBoost treats as missing."""
     return 0.0 if zeros == "missing" else np.nan
 
 
@@ -147,7 +147,7 @@ def boost_on_cluster(
             "xgboost.dask takes no weights of queries: leave out sample_weight, or train on one "
             "machine"
         )
-    # xgboost.dask asks for a current client even if it is told which one.
+    # xgboost.dask asks for a current client even if one is passed.
     with (
         cluster.transform(_with_labels, parameters["objective"]) as labelled,
         cluster.client.as_current(),

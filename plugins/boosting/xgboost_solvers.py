@@ -84,7 +84,7 @@ class XGBoostPairwise(_SampledPairs):
     the label being one more, categorical, feature.
 
     On a Dask cluster, ``xgboost.dask`` trains on the partitions; features must be dense and queries
-    without weights. There is no early stopping, and a callback hears of the end only.
+    without weights. There is no early stopping, and a callback is called at the end only.
 
     References
     ----------

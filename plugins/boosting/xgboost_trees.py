@@ -162,7 +162,7 @@ def _float32(value: float) -> float:
 
 
 def _progress(monitor: Monitor, metric: str, early_stopping_rounds: int | None) -> Any:
-    """A training callback that tells `monitor` of each round and stops early."""
+    """A training callback that reports each round to `monitor` and stops early."""
     from xgboost.callback import EarlyStopping, TrainingCallback
 
     name = ranking_metric(metric).__name__

@@ -1,4 +1,7 @@
-"""rankplug inside the boosting libraries: objectives, metrics and data for XGBoost and LightGBM.
+"""Objectives, metrics and data of rankplug for those who call XGBoost and LightGBM themselves.
+
+The solvers that call these libraries, such as "xgboost-pairwise", are the plugin
+`rankplug_plugins.boosting`, which is built on this package.
 
 >>> import numpy as np
 >>> import xgboost

@@ -1,4 +1,4 @@
-"""What XGBoost and LightGBM hand to a function of their caller's, read in one way."""
+"""Arguments of callbacks of XGBoost and LightGBM, objectives and metrics, read in one way."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ class Call:
     weight: NDArray[np.float64] | None
     group: NDArray[np.int64] | None
 
+    @classmethod
+    def of(cls, labels: Any, scores: Any, weight: Any, group: Any) -> Call:
+        """The arguments as arrays of the right types."""
+        return cls(
+            np.asarray(labels, dtype=np.float64),
+            np.asarray(scores, dtype=np.float64).reshape(-1),
+            np.asarray(weight, dtype=np.float64) if given(weight) else None,
+            np.asarray(group, dtype=np.int64) if given(group) else None,
+        )
+
     @property
     def row_weight(self) -> NDArray[np.float64] | None:
         """The weight of each row, where a query's was given that of the query."""
@@ -62,12 +72,7 @@ def read_call(first: Any, second: Any, weight: Any, group: Any) -> Call:
         weight, group = second.get_weight(), second.get_group()
     if labels is None or len(labels) == 0:
         raise DataError("the data set has no labels: give it the relevance as label")
-    call = Call(
-        np.asarray(labels, dtype=np.float64),
-        np.asarray(scores, dtype=np.float64).reshape(-1),
-        np.asarray(weight, dtype=np.float64) if given(weight) else None,
-        np.asarray(group, dtype=np.int64) if given(group) else None,
-    )
+    call = Call.of(labels, scores, weight, group)
     if call.labels.shape != call.scores.shape:
         raise DataError(
             f"{call.scores.size} scores for labels of shape {call.labels.shape}: a ranking has "

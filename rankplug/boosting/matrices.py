@@ -1,4 +1,4 @@
-"""The data sets of XGBoost and LightGBM as rankplug's."""
+"""Conversion of data sets of XGBoost and LightGBM to `RankingData`."""
 
 from __future__ import annotations
 
@@ -60,12 +60,7 @@ def ranking_data(matrix: Any, *, allow_quantized: bool = False) -> RankingData:
     labels, weight, group = matrix.get_label(), matrix.get_weight(), matrix.get_group()
     if not given(labels):
         raise DataError(f"the {kind} has no labels: give it the relevance as label")
-    call = Call(
-        np.asarray(labels, dtype=np.float64),
-        np.zeros(len(labels)),
-        np.asarray(weight, dtype=np.float64) if given(weight) else None,
-        np.asarray(group, dtype=np.int64) if given(group) else None,
-    )
+    call = Call.of(labels, np.zeros(len(labels)), weight, group)
     return RankingData.from_arrays(
         X, call.labels, group=call.group, sample_weight=call.row_weight, feature_names=names
     )

@@ -72,18 +72,18 @@ class PairwiseObjective(QueryFunction, ABC):
         """The gradient, and the Hessian's diagonal as if every ``c_q`` were 1."""
 
     def _pairs_of(self, call: Call) -> _KnownPairs:
-        # The features are beside the point: any will do.
+        # Features are required but play no part here.
         data = RankingData.from_arrays(
             np.zeros((len(call.labels), 1)),
             call.labels,
             self.queries_of(call),
             sample_weight=call.row_weight,
         )
-        weight = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
+        weight = data.weights
         if self.pair_weight == "query-mean":
             weight = weight / np.maximum(data.pair_counts, 1)
         pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight))
-        return _KnownPairs(call, data, pairs, np.repeat(weight, np.diff(data.query_ptr)))
+        return _KnownPairs(call, data, pairs, weight[data.row_query])
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies keep: not the pairs, which they find again."""
@@ -175,6 +175,7 @@ def _piecewise_linear_sigmoid(n_knots: int) -> tuple[Vector, Vector, float]:
     The error between two knots grows with the square of their distance and the curvature, so
     they stand where each has an equal share of the integral of the root of the curvature.
     """
+    # Where the sigmoid is 1 and 0 up to 2e-9, in steps far finer than any distance of knots.
     t = np.linspace(-20.0, 20.0, 40_001)
     value = 1.0 / (1.0 + np.exp(t))
     root = np.sqrt(np.abs(value * (1.0 - value) * (1.0 - 2.0 * value)))
