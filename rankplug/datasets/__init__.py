@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rankplug.datasets.catalogue import (
     DatasetInfo,
-    Splits,
+    DatasetParts,
     list_datasets,
     load,
     names,
@@ -18,7 +18,7 @@ from rankplug.datasets.synthetic import text_scores, web_search
 
 __all__ = [
     "DatasetInfo",
-    "Splits",
+    "DatasetParts",
     "breast_cancer",
     "diabetes",
     "digits",

@@ -1,4 +1,4 @@
-"""The catalogue of data sets: what makes one, by name, with checked parameters."""
+"""The catalogue of data sets: functions that make them, by name, with checked parameters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError, UnknownNameError, nearest
 from rankplug.parameters import Parameter, check_parameters
 
-__all__ = ["DatasetInfo", "Splits", "data_set", "list_datasets", "load", "names", "parameters"]
+__all__ = [
+    "DatasetInfo",
+    "DatasetParts",
+    "data_set",
+    "list_datasets",
+    "load",
+    "names",
+    "parameters",
+]
 
 D = TypeVar("D", RankingData, LabelRankingData)
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class Splits(Generic[D]):
+class DatasetParts(Generic[D]):
     """The parts of a data set, which share no rows."""
 
     train: D
@@ -36,20 +44,20 @@ class DatasetInfo:
     parameters: Mapping[str, Any]
 
 
-_makers: dict[str, Callable[..., Splits[Any]]] = {}
+_makers: dict[str, Callable[..., DatasetParts[Any]]] = {}
 _infos: dict[str, DatasetInfo] = {}
 
 
 def data_set(
     name: str, task: str, **allowed: Parameter
-) -> Callable[[Callable[P, Splits[D]]], Callable[P, Splits[D]]]:
+) -> Callable[[Callable[P, DatasetParts[D]]], Callable[P, DatasetParts[D]]]:
     """Decorate the function that makes a data set: lists it and checks its keyword arguments."""
 
-    def decorate(make: Callable[P, Splits[D]]) -> Callable[P, Splits[D]]:
+    def decorate(make: Callable[P, DatasetParts[D]]) -> Callable[P, DatasetParts[D]]:
         defaults: dict[str, Any] = dict(make.__kwdefaults__ or {})
 
         @wraps(make)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> Splits[D]:
+        def checked(*args: P.args, **kwargs: P.kwargs) -> DatasetParts[D]:
             unknown = [f"{key!r}{nearest(key, defaults)}" for key in kwargs if key not in defaults]
             if unknown:
                 raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
@@ -64,7 +72,7 @@ def data_set(
     return decorate
 
 
-def load(name: str, **params: Any) -> Splits[Any]:
+def load(name: str, **params: Any) -> DatasetParts[Any]:
     """Make a data set.
 
     Parameters
@@ -76,7 +84,7 @@ def load(name: str, **params: Any) -> Splits[Any]:
 
     Returns
     -------
-    Splits
+    DatasetParts
         Training, validation and test part.
 
     Raises

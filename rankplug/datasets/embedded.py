@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.datasets.catalogue import Splits, data_set
+from rankplug.datasets.catalogue import DatasetParts, data_set
 from rankplug.parameters import Integer
 
 __all__ = ["breast_cancer", "diabetes", "digits", "digits_retrieval", "wine"]
 
 _SEED = Integer(0, 2**32 - 1)
-_BRIGHTEST = 16.0
+_BRIGHTEST = 16.0  # pixels of scikit-learn's digits are integers from 0 to 16
 _SHARES = (0.6, 0.2)  # of the rows, for training and validation
 
 
@@ -27,7 +27,7 @@ _SHARES = (0.6, 0.2)  # of the rows, for training and validation
 )
 def digits_retrieval(
     *, n_queries: int = 150, docs_per_query: int = 100, seed: int = 0
-) -> Splits[RankingData]:
+) -> DatasetParts[RankingData]:
     """Find images of the same handwritten digit: pixel differences of pairs of images.
 
     A query is an image of scikit-learn's ``load_digits``; its documents are other images, drawn
@@ -66,11 +66,11 @@ def digits_retrieval(
         )
 
     first_ids = np.cumsum((0, *sizes[:-1])).tolist()
-    return Splits(*(retrieval(*part) for part in zip(parts, sizes, first_ids, strict=True)))
+    return DatasetParts(*(retrieval(*part) for part in zip(parts, sizes, first_ids, strict=True)))
 
 
 @data_set("diabetes", "query-document", seed=_SEED)
-def diabetes(*, seed: int = 0) -> Splits[RankingData]:
+def diabetes(*, seed: int = 0) -> DatasetParts[RankingData]:
     """Order patients by how far their diabetes progressed: one query, real-valued relevance.
 
     The rows of scikit-learn's ``load_diabetes`` (442, 10 features) divided at random into 60 %
@@ -85,7 +85,7 @@ def diabetes(*, seed: int = 0) -> Splits[RankingData]:
 
 
 @data_set("breast-cancer", "query-document", seed=_SEED)
-def breast_cancer(*, seed: int = 0) -> Splits[RankingData]:
+def breast_cancer(*, seed: int = 0) -> DatasetParts[RankingData]:
     """Order tumours so that malignant ones come first: one query, relevance 0 or 1.
 
     The rows of scikit-learn's ``load_breast_cancer`` (569, 30 features; 212 malignant) divided
@@ -103,7 +103,7 @@ def breast_cancer(*, seed: int = 0) -> Splits[RankingData]:
 
 
 @data_set("digits", "label-ranking", seed=_SEED)
-def digits(*, seed: int = 0) -> Splits[LabelRankingData]:
+def digits(*, seed: int = 0) -> DatasetParts[LabelRankingData]:
     """Recognise handwritten digits: 64 pixels between 0 and 1, 10 classes.
 
     The rows of scikit-learn's ``load_digits`` (1,797) divided at random, each class alike, into
@@ -119,7 +119,7 @@ def digits(*, seed: int = 0) -> Splits[LabelRankingData]:
 
 
 @data_set("wine", "label-ranking", seed=_SEED)
-def wine(*, seed: int = 0) -> Splits[LabelRankingData]:
+def wine(*, seed: int = 0) -> DatasetParts[LabelRankingData]:
     """Tell three cultivars of wine by 13 chemical features.
 
     The rows of scikit-learn's ``load_wine`` (178) divided at random, each class alike, into
@@ -130,18 +130,18 @@ def wine(*, seed: int = 0) -> Splits[LabelRankingData]:
     from sklearn.datasets import load_wine
 
     bunch = load_wine()
-    bunch.data = _standardise(bunch.data, _stratified(bunch.target, seed)[0])
+    bunch.data = _standardise(bunch.data, _stratify(bunch.target, seed)[0])
     return _classes(bunch, seed)
 
 
-def _one_query(bunch: Any, classes: NDArray[Any] | None, seed: int) -> Splits[RankingData]:
+def _one_query(bunch: Any, classes: NDArray[Any] | None, seed: int) -> DatasetParts[RankingData]:
     parts = (
         _partition(np.random.default_rng(seed).permutation(len(bunch.target)))
         if classes is None
-        else _stratified(classes, seed)
+        else _stratify(classes, seed)
     )
     X = _standardise(bunch.data, parts[0])
-    return Splits(
+    return DatasetParts(
         *(
             RankingData.from_arrays(
                 X[rows], bunch.target[rows], feature_names=list(bunch.feature_names)
@@ -151,13 +151,13 @@ def _one_query(bunch: Any, classes: NDArray[Any] | None, seed: int) -> Splits[Ra
     )
 
 
-def _classes(bunch: Any, seed: int) -> Splits[LabelRankingData]:
-    return Splits(
+def _classes(bunch: Any, seed: int) -> DatasetParts[LabelRankingData]:
+    return DatasetParts(
         *(
             LabelRankingData.from_arrays(
                 bunch.data[rows], bunch.target[rows], feature_names=list(bunch.feature_names)
             )
-            for rows in _stratified(bunch.target, seed)
+            for rows in _stratify(bunch.target, seed)
         )
     )
 
@@ -168,7 +168,7 @@ def _standardise(X: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.
     return standardised
 
 
-def _stratified(classes: NDArray[Any], seed: int) -> list[NDArray[np.int64]]:
+def _stratify(classes: NDArray[Any], seed: int) -> list[NDArray[np.int64]]:
     """Row numbers of the parts, with the same shares of every class."""
     order = np.random.default_rng(seed).permutation(len(classes))
     by_class = [_partition(order[classes[order] == c]) for c in np.unique(classes)]

@@ -10,17 +10,17 @@ from scipy import sparse
 
 from rankplug.data import RankingData
 from rankplug.data.arrays import index_type
-from rankplug.datasets.catalogue import Splits, data_set
+from rankplug.datasets.catalogue import DatasetParts, data_set
 from rankplug.exceptions import ParameterError
 from rankplug.parameters import Choice, Integer
 
 __all__ = ["text_scores", "web_search"]
 
 _SEED = Integer(0, 2**32 - 1)
-_LEVEL_SHARES = (0.52, 0.32, 0.13, 0.023, 0.007)  # of relevance 0 to 4
-_N_FACTORS = 24
+_LEVEL_SHARES = (0.52, 0.32, 0.13, 0.023, 0.007)  # of relevance 0 to 4, about those of MSLR-WEB
+_N_FACTORS = 24  # fewer than features, so that these are correlated
 _ROWS_AT_ONCE = 2_000  # so that the arrays stay in the processor's cache
-_DOCUMENTS_AT_ONCE = 20_000
+_DOCUMENTS_AT_ONCE = 20_000  # so that words before they are counted take little memory
 _FREQUENT = 3.0  # word rank r, from 0, is drawn about in proportion to 1 / (r + _FREQUENT)
 
 
@@ -40,7 +40,7 @@ def web_search(
     n_features: int = 136,
     dtype: str = "float64",
     seed: int = 0,
-) -> Splits[RankingData]:
+) -> DatasetParts[RankingData]:
     r"""Synthetic web search like MSLR-WEB: dense features between 0 and 1, five levels.
 
     Latent features of document i of query q are :math:`z_{qi} = F (f_q + f_{qi}) + s \circ
@@ -70,7 +70,7 @@ def web_search(
         samples.append((query, *world.sample(query, np.dtype(dtype), rng)))
     cuts = np.quantile(samples[0][2], np.cumsum(_LEVEL_SHARES[:-1]))
     first_ids = np.cumsum((0, n_queries, n_others)).tolist()
-    return Splits(
+    return DatasetParts(
         *(
             RankingData.from_arrays(X, np.searchsorted(cuts, utility), query + first_id)
             for first_id, (query, X, utility) in zip(first_ids, samples, strict=True)
@@ -92,7 +92,7 @@ def text_scores(
     n_features: int = 50_000,
     nonzeros_per_row: int = 75,
     seed: int = 0,
-) -> Splits[RankingData]:
+) -> DatasetParts[RankingData]:
     """Synthetic scores of texts: sparse tf-idf rows, one query, every relevance distinct.
 
     Words of a document are drawn with frequencies that fall as 1 / (rank + 3), and weighted as
@@ -120,13 +120,14 @@ def text_scores(
     rng = np.random.default_rng(seed)
     columns = rng.permutation(n_features)
     coef = rng.normal(size=n_features)
-    n_words = _words_needed(nonzeros_per_row, n_features)
+    n_words = _words_to_draw(nonzeros_per_row, n_features)
     sizes = (n_documents, n_documents // 8, n_documents // 8)
     counts = [_word_counts(n, n_words, columns, rng) for n in sizes]
     weighting = TfidfTransformer(sublinear_tf=True).fit(counts[0])
     rows = [sparse.csr_array(weighting.transform(one)) for one in counts]
     noise = 0.5 * (rows[0] @ coef).std()
-    return Splits(*(_ranked(X, X @ coef + noise * rng.normal(size=X.shape[0])) for X in rows))
+    utilities = (X @ coef + noise * rng.normal(size=X.shape[0]) for X in rows)
+    return DatasetParts(*map(_rank_by_utility, rows, utilities))
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class _WebSearch:
                 latent = shared @ self.factors
                 latent += self.own_scale * rng.standard_normal(latent.shape)
                 utility[rows] = self._utility(latent) + rng.standard_normal(len(latent))
-                X[rows] = self._seen(latent)
+                X[rows] = self._observe(latent)
         return X, utility
 
     def _utility(self, latent: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -177,7 +178,7 @@ class _WebSearch:
         )
         return utility
 
-    def _seen(self, latent: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _observe(self, latent: NDArray[np.float64]) -> NDArray[np.float64]:
         half = latent.shape[1] // 2
         heavy = np.exp(np.minimum(latent[:, :half], 4.0) - 4.0)
         return np.hstack((heavy, (np.clip(latent[:, half:], -1.0, 4.0) + 1.0) / 5.0))
@@ -189,7 +190,7 @@ def _query_sizes(n_queries: int, mean: int, rng: np.random.Generator) -> NDArray
     return 1 + rng.multinomial(n_queries * (mean - 1), shares / shares.sum())
 
 
-def _words_needed(n_distinct: int, n_words: int) -> float:
+def _words_to_draw(n_distinct: int, n_words: int) -> float:
     """How many words to draw so that so many distinct ones are expected."""
     from scipy.optimize import brentq
 
@@ -226,7 +227,7 @@ def _word_counts(
     return counts
 
 
-def _ranked(X: sparse.csr_array, utility: NDArray[np.float64]) -> RankingData:
+def _rank_by_utility(X: sparse.csr_array, utility: NDArray[np.float64]) -> RankingData:
     """One query whose relevance is the share of rows with a lower utility: all distinct."""
     relevance = np.empty(len(utility))
     relevance[np.argsort(utility)] = np.arange(len(utility)) / len(utility)

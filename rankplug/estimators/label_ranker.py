@@ -20,16 +20,10 @@ __all__ = ["LabelRanker"]
 class LabelRanker(SolverEstimator):
     """Learns to order a fixed set of labels for each row (instance).
 
-    Parameters
-    ----------
-    solver : str or Solver, default="sopopo"
-        A name, or a solver with its parameters; `SolverEstimator` says more.
-    random_state : int, RandomState or None, default=None
+    Parameters and attributes are those of `SolverEstimator`, the solver by default "sopopo", and:
 
     Attributes
     ----------
-    model_, result_, n_features_in_, feature_names_in_
-        The trained model, how training ended, and the features: see `SolverEstimator`.
     labels_ : ndarray of shape (n_labels,)
         Names of the columns of `predict` and `rank`.
     classes_ : ndarray of shape (n_labels,)
@@ -79,7 +73,7 @@ class LabelRanker(SolverEstimator):
         valid = None
         if eval_set is not None:
             valid_X, valid_Y, _ = one_validation_set(eval_set, None)
-            valid = self._known_data(valid_X, valid_Y)
+            valid = self._data(valid_X, valid_Y)
         return self._train(solver, data, valid)
 
     def rank(self, X: Any) -> NDArray[np.int64]:
@@ -130,7 +124,7 @@ class LabelRanker(SolverEstimator):
             If the data are not valid or no row prefers a label.
         """
         check_is_fitted(self)
-        data = self._known_data(X, y)
+        data = self._data(X, y)
         scores = self.model_.predict(data.X)
         if np.ndim(y) == 1:
             values = 1.0 - per_instance(data.relevance, scores, "top1_error")["top1_error"]
@@ -141,7 +135,7 @@ class LabelRanker(SolverEstimator):
             weight = real_vector(sample_weight, "sample_weight", data.n_samples)
         return mean_of_defined(values, weight, "row prefers a label")
 
-    def _known_data(self, X: Any, Y: Any) -> LabelRankingData:
+    def _data(self, X: Any, Y: Any) -> LabelRankingData:
         """Data with the labels of the training data."""
         self._require_target(Y)
         features = self._features(X)

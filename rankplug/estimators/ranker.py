@@ -25,13 +25,8 @@ class Ranker(SolverEstimator):
     Parameters
     ----------
     solver : str or Solver, default="tree-tron"
-        A name, or a solver with its parameters; `SolverEstimator` says more.
     random_state : int, RandomState or None, default=None
-
-    Attributes
-    ----------
-    model_, result_, n_features_in_, feature_names_in_
-        The trained model, how training ended, and the features: see `SolverEstimator`.
+        As those of `SolverEstimator`, whose attributes hold the trained model and the result.
 
     Notes
     -----

@@ -60,7 +60,7 @@ class KernelModel(Model):
         self.kernel = kernel
         self.support, _ = as_matrix(support)
         self.dual_coef = _dual_coefficients(dual_coef, self.support.shape[0])
-        self.labels = self._checked_labels(labels)
+        self.labels = np.arange(0) if self.n_labels is None else check_labels(labels, self.n_labels)
         self.feature_names = check_names(feature_names, self.n_features)
 
     @property
@@ -81,11 +81,6 @@ class KernelModel(Model):
         size = max(1, _CHUNK // self.support.shape[0])
         for begin in range(0, X.shape[0], size):
             yield X[begin : begin + size]
-
-    def _checked_labels(self, labels: Any) -> NDArray[Any]:
-        if self.n_labels is None:
-            return np.arange(0)
-        return check_labels(labels, self.n_labels)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         kernel = self.kernel

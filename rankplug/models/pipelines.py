@@ -79,7 +79,7 @@ class PipelineModel(WrappedModel):
         steps = []
         for position, (name, scaler) in enumerate(self.scalers):
             kind = type(scaler).__name__
-            fitted = _fitted(scaler)
+            fitted = _fitted_arrays(scaler)
             arrays |= {f"{position}.{key}": value for key, value in fitted.items()}
             params = {key: np.asarray(value).tolist() for key, value in _params(scaler).items()}
             steps.append({"name": name, "scaler": kind, "params": params, "arrays": list(fitted)})
@@ -91,7 +91,7 @@ class PipelineModel(WrappedModel):
         model = cls._read_wrapped(folder, header)
         try:
             scalers = [
-                (str(step["name"]), _restored(step, f"{position}.", folder / _FILE, model))
+                (str(step["name"]), _restore(step, f"{position}.", folder / _FILE, model))
                 for position, step in enumerate(header["steps"])
             ]
         except (KeyError, TypeError, ValueError) as error:
@@ -159,16 +159,16 @@ def _params(scaler: Any) -> dict[str, Any]:
     return {key: value for key, value in scaler.get_params().items() if key != "copy"}
 
 
-def _fitted(scaler: Any) -> dict[str, NDArray[Any]]:
+def _fitted_arrays(scaler: Any) -> dict[str, NDArray[Any]]:
     _, attributes = _SCALERS[type(scaler).__name__]
     values = {name: getattr(scaler, name) for name in attributes}
     return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
 
-def _restored(step: Mapping[str, Any], prefix: str, file: Path, model: Model) -> Any:
+def _restore(step: Mapping[str, Any], prefix: str, file: Path, model: Model) -> Any:
     """The scaler that a step of the header describes; `prefix` is that of its arrays' names."""
     kind, attributes = _SCALERS[step["scaler"]]
-    scaler = kind(**_checked_params(step["params"]))
+    scaler = kind(**_check_params(step["params"]))
     params = scaler.get_params()
     unused = {name for name, param in _UNLESS.items() if not params.get(param, True)}
     there = step["arrays"]
@@ -183,7 +183,7 @@ def _restored(step: Mapping[str, Any], prefix: str, file: Path, model: Model) ->
     return scaler
 
 
-def _checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
+def _check_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of a scaler from JSON, which has no tuples: two numbers, or truth values."""
     checked = dict(params)
     if "feature_range" in checked:

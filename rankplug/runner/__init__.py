@@ -1,4 +1,4 @@
-"""From a recipe to a report: `run` trains every solver on the same data and scores all alike."""
+"""Runs of recipes: `run` trains every solver on the same data and reports their scores."""
 
 from rankplug.runner.digests import data_digest
 from rankplug.runner.experiment import run

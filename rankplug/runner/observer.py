@@ -20,7 +20,7 @@ class Observer:
     """Receives the events of a run; every method may be overridden, none has to be.
 
     A run ends with `run_finished` or, if anything but a solver goes wrong, `run_failed`. What is
-    repeated is told by its `part`: "fold 1", "seed 7", or "" where nothing is repeated.
+    repeated is named by its `part`: "fold 1", "seed 7", or "" where nothing is repeated.
     """
 
     def run_started(self, recipe: Recipe, splits: Splits) -> None:
@@ -30,7 +30,7 @@ class Observer:
         """A solver's turn begins; `name` is the label, unique in the recipe."""
 
     def tuning_started(self, name: str, part: str) -> Iterable[TuneObserver]:
-        """The solver is going to be tuned; returns who is told of the trials."""
+        """The solver is going to be tuned; returns the observers of its trials."""
         return ()
 
     def training_started(self, name: str, part: str, solver: Solver) -> None:

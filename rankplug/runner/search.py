@@ -79,7 +79,7 @@ class TrialLog(TuneObserver):
 
 def is_tunable(solver: Solver, entry: Entry, data: Data) -> bool:
     """Whether there is anything to search."""
-    return bool(_searched(solver, entry, data))
+    return bool(_searchable(solver, entry, data))
 
 
 def search(
@@ -97,7 +97,7 @@ def search(
     """The solver with the parameters that its study has found; raises as `rankplug.tune`."""
     settings, train = _settings(recipe), splits["train"]
     by_valid = settings.folds is None and "valid" in splits
-    has_path = solver.tags.warm_start and "C" in _searched(solver, entry, train)
+    has_path = solver.tags.warm_start and "C" in _searchable(solver, entry, train)
     result = (tuner or tune)(
         solver,
         train,
@@ -122,7 +122,7 @@ def search(
     return result.best_solver
 
 
-def _searched(solver: Solver, entry: Entry, data: Data) -> set[str]:
+def _searchable(solver: Solver, entry: Entry, data: Data) -> set[str]:
     return {*solver.tuning_space(data), *entry.space} - set(entry.held)
 
 

@@ -59,18 +59,18 @@ class Turn:
         try:
             return self.plan.merge(self._parts(nothing), self.recipe.metrics)
         except KeyboardInterrupt:
-            return self._broken(nothing, "interrupted by the user", status="stopped")
+            return self._abandon(nothing, "interrupted by the user", status="stopped")
         except RankplugError as error:
-            return self._broken(nothing, str(error))
+            return self._abandon(nothing, str(error))
         except Exception as error:
             _log.debug("%s failed", self.entry.name, exc_info=True)
-            return self._broken(nothing, f"{type(error).__name__}: {error}".rstrip(": "))
+            return self._abandon(nothing, f"{type(error).__name__}: {error}".rstrip(": "))
 
     def pareto(self) -> ParetoTrials | None:
         """The trials of the first study, if it had several objectives."""
         return self.logs[0].pareto(self.entry.name) if self.logs else None
 
-    def _broken(self, outcome: Outcome, error: str, status: str = "failed") -> Outcome:
+    def _abandon(self, outcome: Outcome, error: str, status: str = "failed") -> Outcome:
         tuning = self.logs[-1].summary() if self.logs else None
         return replace(outcome, status=status, error=error, tuning=tuning)
 

@@ -1,4 +1,4 @@
-"""How many processor cores there are for this process and this thread, and how much memory."""
+"""Limits of the machine: processor cores for this process and this thread, and memory."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Stopping a solver from outside: by Ctrl-C, SIGTERM, or the end of the loop around it.
+"""Interruption of solvers: by Ctrl-C, by SIGTERM, or by the end of the loop around them.
 
 Only a solver itself can hand out the model it has so far. So solvers ask, between pieces of work
 of a fraction of a second, whether they are `interrupted`, and return what they have.
 
-Who says so depends on who is in charge. A solver that is called by itself turns the first SIGINT
-or SIGTERM into such a wish (`interruptible`). Within a loop over solvers, as in tuning, the loop
-is to end, not only the solver of the moment: there a signal is a `KeyboardInterrupt`
-(`ending_loop`), and solvers in threads of the loop stop when it says so (`stopped_by`).
+A solver that is called by itself stops so at the first SIGINT or SIGTERM (`interruptible`). Within
+a loop over solvers, as in tuning, the loop is to end, not only the solver of the moment: there a
+signal is a `KeyboardInterrupt` (`ending_loop`), and solvers in threads of the loop stop when it
+says so (`stopped_by`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 TWICE_WITHIN = 10.0
 """Seconds after a caught signal in which the next one is left to Python."""
 
-_GRACE = 0.5
+_GRACE = 0.5  # seconds: most passes over data end within them, and nobody waits for long
 _WORK = 2**24  # multiplications and additions of compiled code in some hundredths of a second
 
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar("rankplug_asked", default=None)
@@ -58,7 +58,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class Overdue(Exception):  # noqa: N818 - no error, but the end
-    """A solver was interrupted so long ago that it has to give up what it is at."""
+    """A solver was interrupted so long ago that it has to give up the pass at hand."""
 
 
 def interrupted() -> bool:

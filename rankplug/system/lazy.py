@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded on first use."""
+"""Lazy imports: public names of a package that are loaded on first use."""
 
 from __future__ import annotations
 

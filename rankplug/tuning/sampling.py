@@ -163,18 +163,18 @@ class _GridSampler(TrialSampler):
 
     def exhausted(self, study: Study) -> bool:
         """Whether each point was tried or is being tried."""
-        return next(self._untried(study), None) is None
+        return next(self._untried_points(study), None) is None
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Choose the next point."""
         super().before_trial(study, trial)
-        self.choose(trial.number, **next(self._untried(study), self._points[0]))
+        self.choose(trial.number, **next(self._untried_points(study), self._points[0]))
 
     def choose(self, number: int, **values: Any) -> None:
         """Give a trial these values in addition to those of its point."""
         super().choose(number, **{**self._chosen.get(number, {}), **values})
 
-    def _untried(self, study: Study) -> Iterator[dict[str, Any]]:
+    def _untried_points(self, study: Study) -> Iterator[dict[str, Any]]:
         trials = study.get_trials(deepcopy=False)
         tried = {self._key(trial.params) for trial in trials if uses_budget(trial)}
         return (point for point in self._points if self._key(point) not in tried)

@@ -150,7 +150,7 @@ class _Override:
         if self._name not in known:
             raise ParameterError(f"no parameter {self._name!r}{nearest(str(self._name), known)}")
         if isinstance(given, BaseDistribution):
-            return self._accepted(given)
+            return self._accept(given)
         if isinstance(given, Mapping):
             if "choices" in given:
                 self._only(given, ("choices",))
@@ -180,7 +180,7 @@ class _Override:
                 )
         if len({(type(value), value) for value in given}) < len(given):
             raise ParameterError(f"{self._name}: a choice is named twice in {list(given)}")
-        return self._accepted(CategoricalDistribution(list(given)))
+        return self._accept(CategoricalDistribution(list(given)))
 
     def _range(
         self, low: Any = None, high: Any = None, log: Any = None, step: Any = None
@@ -195,9 +195,9 @@ class _Override:
         self._check_range(low, high, log, step)
         if self._is_integer(low, high):
             step = 1 if step is None else int(step)
-            return self._accepted(IntDistribution(int(low), int(high), bool(log), step))
+            return self._accept(IntDistribution(int(low), int(high), bool(log), step))
         step = None if step is None else float(step)
-        return self._accepted(FloatDistribution(float(low), float(high), bool(log), step))
+        return self._accept(FloatDistribution(float(low), float(high), bool(log), step))
 
     def _check_range(self, low: Any, high: Any, log: Any, step: Any) -> None:
         where = f"{self._name}: "
@@ -224,7 +224,7 @@ class _Override:
         default = self._solver.get_params(deep=False)[self._name]
         return all(isinstance(value, Integral) for value in (low, high, default))
 
-    def _accepted(self, distribution: BaseDistribution) -> BaseDistribution:
+    def _accept(self, distribution: BaseDistribution) -> BaseDistribution:
         self._require(list(_extremes(distribution)))
         return distribution
 

@@ -1,4 +1,4 @@
-"""A study: one call of `tune` asks for parameters, trains, scores and tells, trial after trial.
+"""A study: the trials of one call of `tune`, from parameters that are asked for to their scores.
 
 This module imports optuna: it is itself imported in functions only.
 """
@@ -44,7 +44,7 @@ from rankplug.system.interruption import ending_loop
 from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer
 from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.observers import StudyInfo, TuneObserver
-from rankplug.tuning.pruning import make_pruning
+from rankplug.tuning.pruning import NoPruning, make_pruning
 from rankplug.tuning.records import (
     DETAILS,
     ERROR,
@@ -138,9 +138,10 @@ class Study:
             with place.writing(), place.workers.one_at_a_time():
                 study = self._open(place, name or self.solver.name, resume=resume)
                 distributions = agree_on_space(study, self.setup, self.distributions)
-            path, study.sampler = self._plan(distributions)
+            path, sampler = self._plan(distributions)
+            study.sampler = sampler
             fail_killed(study, place.workers, worker)
-            trials = _Trials(self, study, path, study.sampler, worker)
+            trials = _Trials(self, study, path, sampler, make_pruning(self.pruner, study), worker)
             self.observer.study_started(self._info(study), left_behind(study, place.workers))
             try:
                 with warnings.catch_warnings():
@@ -231,51 +232,43 @@ class Study:
         )
 
 
+@dataclass
 class _Trials:
     """The trials that this process runs, one after the other in each of its threads.
 
-    Parameters
+    Attributes
     ----------
     plan : Study
     study : optuna.Study
         With a `TrialSampler`.
     path : CPath or None
         Its best C is given at the end of a trial.
-    sampler : TrialSampler
     worker : str
         This process's name among those that work on the storage.
     """
 
-    def __init__(
-        self,
-        plan: Study,
-        study: optuna.Study,
-        path: CPath | None,
-        sampler: TrialSampler,
-        worker: str,
-    ) -> None:
-        self._plan = plan
-        self._study = study
-        self._path = path
-        self._sampler = sampler
-        self._worker = worker
-        self._pruning = make_pruning(plan.pruner, study)
-        self._asking = threading.Lock()
-        self._failures_in_a_row = 0
-        self._stop = False
+    plan: Study
+    study: optuna.Study
+    path: CPath | None
+    sampler: TrialSampler
+    pruning: NoPruning
+    worker: str
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    failures_in_a_row: int = 0
+    stop: bool = False
 
     def run(self) -> None:
         """Run trials until the budget is used up or there is nothing left to try."""
-        if self._plan.n_jobs == 1:
+        if self.plan.n_jobs == 1:
             self._work()
             return
-        with ThreadPoolExecutor(self._plan.n_jobs) as pool:
-            jobs = [pool.submit(self._work) for _ in range(self._plan.n_jobs)]
+        with ThreadPoolExecutor(self.plan.n_jobs) as pool:
+            jobs = [pool.submit(self._work) for _ in range(self.plan.n_jobs)]
             try:
                 for job in jobs:
                     job.result()
             except BaseException:
-                self._stop = True
+                self.stop = True
                 raise
 
     def _work(self) -> None:
@@ -283,32 +276,30 @@ class _Trials:
             try:
                 ended = self._end(trial)
             except BaseException:
-                self._stop = True
+                self.stop = True
                 raise
-            self._plan.observer.trial_finished(to_record(ended))
+            self.plan.observer.trial_finished(to_record(ended))
 
     def _ask(self) -> Trial | None:
         """A trial to run; None if there is to be none."""
-        plan = self._plan
-        with self._asking:
-            if self._stop or plan.out_of_time() or plan.used_up(self._study):
+        plan = self.plan
+        with self.asking:
+            if self.stop or plan.out_of_time() or plan.used_up(self.study):
                 return None
-            if self._failures_in_a_row >= _FAILURES_IN_A_ROW or self._sampler.exhausted(
-                self._study
-            ):
+            if self.failures_in_a_row >= _FAILURES_IN_A_ROW or self.sampler.exhausted(self.study):
                 return None
-            trial = self._study.ask(self._sampler.distributions)
-            if plan.used_up(self._study, before=trial.number):
+            trial = self.study.ask(self.sampler.distributions)
+            if plan.used_up(self.study, before=trial.number):
                 # Another process was faster.
-                self._study.tell(trial, state=State.FAIL)
+                self.study.tell(trial, state=State.FAIL)
                 return None
-            trial.set_user_attr(WORKER, self._worker)
+            trial.set_user_attr(WORKER, self.worker)
         plan.observer.trial_started(trial.number, dict(trial.params))
         return trial
 
     def _end(self, trial: Trial) -> FrozenTrial:
         """Run a trial to whatever end."""
-        evaluation = Evaluation(self._plan.task, None if self._path is None else self._path.Cs)
+        evaluation = Evaluation(self.plan.task, None if self.path is None else self.path.Cs)
         try:
             return self._finish(trial, evaluation, pruned=self._evaluate(trial, evaluation))
         except (Stopped, UpdateFinishedTrialError):
@@ -316,52 +307,52 @@ class _Trials:
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, ClusterError):
                 return self._fail(trial, evaluation, _reason(trial, error))
-            self._plan.observer.trial_finished(to_record(self._fail(trial, evaluation)))
+            self.plan.observer.trial_finished(to_record(self._fail(trial, evaluation)))
             raise
 
     def _evaluate(self, trial: Trial, evaluation: Evaluation) -> bool:
         """Train and score on each fold; whether the trial was given up on the way."""
-        plan = self._plan
+        plan = self.plan
         solver = clone(plan.solver).set_params(**trial.params)
-        Cs = None if self._path is None else self._path.Cs
+        Cs = None if self.path is None else self.path.Cs
         n_candidates = len(evaluation.candidates)
         last = len(plan.task.folds) * n_candidates - 1
         for fold in range(len(plan.task.folds)):
-            with closing(plan.trainer(plan.task, fold, solver, Cs, lambda: self._stop)) as results:
+            with closing(plan.trainer(plan.task, fold, solver, Cs, lambda: self.stop)) as results:
                 for position, candidate in enumerate(evaluation.candidates):
                     step = evaluation.add(fold, candidate, next(results))
                     number = fold * n_candidates + position
-                    if len(self._study.directions) == 1 and math.isfinite(step.so_far):
+                    if len(self.study.directions) == 1 and math.isfinite(step.so_far):
                         trial.report(step.so_far, number)
                     plan.observer.step(trial.number, step)
-                    if number < last and self._pruning.after_step(trial, evaluation, step):
+                    if number < last and self.pruning.after_step(trial, evaluation, step):
                         return True
         return False
 
     def _finish(self, trial: Trial, evaluation: Evaluation, *, pruned: bool) -> FrozenTrial:
-        if self._path is not None:
-            best, searched = evaluation.best.C, self._path.range
+        if self.path is not None:
+            best, searched = evaluation.best.C, self.path.range
             assert best is not None
-            self._sampler.choose(trial.number, C=best)
+            self.sampler.choose(trial.number, C=best)
             trial.suggest_float("C", searched.low, searched.high, log=searched.log)
         values = evaluation.values()
         if not pruned and not all(map(math.isfinite, values)):
             return self._fail(trial, evaluation, f"the objectives are not finite: {values}")
-        self._failures_in_a_row = 0
+        self.failures_in_a_row = 0
         trial.set_user_attr(DETAILS, evaluation.details())
         if pruned:
-            return self._study.tell(trial, state=State.PRUNED, skip_if_finished=True)
-        self._pruning.keep(trial, evaluation)
-        return self._study.tell(trial, values, skip_if_finished=True)
+            return self.study.tell(trial, state=State.PRUNED, skip_if_finished=True)
+        self.pruning.keep(trial, evaluation)
+        return self.study.tell(trial, values, skip_if_finished=True)
 
     def _fail(self, trial: Trial, evaluation: Evaluation, error: str | None = None) -> FrozenTrial:
         """End a trial without a result; without an error it counts as killed."""
         with suppress(UpdateFinishedTrialError):
             if error is not None:
-                self._failures_in_a_row += 1
+                self.failures_in_a_row += 1
                 trial.set_user_attr(ERROR, error)
                 trial.set_user_attr(DETAILS, evaluation.details())
-        return self._study.tell(trial, state=State.FAIL, skip_if_finished=True)
+        return self.study.tell(trial, state=State.FAIL, skip_if_finished=True)
 
 
 def _reason(trial: Trial, error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""`tune`: the best parameters of a solver, by the ranking of held-out queries."""
+"""`tune`: search for the parameters with which a solver ranks held-out queries best."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def tune(
     _check_costs(costs)
     if n_trials is None and timeout is None and sampler != "grid":
         raise ParameterError("tune: give n_trials, timeout, or both")
-    solver = _own_solver(solver)
+    solver = _copy_solver(solver)
     solver.check(data)
     check_validation(data, valid)
     task = TuningTask(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed)
@@ -190,7 +190,7 @@ def _check_costs(costs: Sequence[Cost]) -> None:
         )
 
 
-def _own_solver(solver: str | Solver) -> Solver:
+def _copy_solver(solver: str | Solver) -> Solver:
     if isinstance(solver, str):
         return make_solver(solver)
     if not isinstance(solver, Solver):
