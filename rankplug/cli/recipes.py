@@ -280,7 +280,7 @@ def _add_register_argument(parser: argparse.ArgumentParser, model: str) -> None:
 
 def _list_recipes() -> str:
     """The recipes that come with rankplug, a line each."""
-    from rankplug.recipe.packaged import packaged_recipes, summary
+    from rankplug_recipes import packaged_recipes, summary
 
     recipes = packaged_recipes()
     width = max(map(len, recipes))

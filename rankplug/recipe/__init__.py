@@ -31,6 +31,7 @@ Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in t
 relative to the file's folder, one given by ``--set`` to the working directory.
 """
 
+from rankplug.recipe.loader import load_recipe, packaged_recipes
 from rankplug.recipe.schema import (
     Compare,
     Cost,
@@ -42,6 +43,7 @@ from rankplug.recipe.schema import (
     Sampler,
     Scale,
     Tune,
+    json_schema,
 )
 
 __all__ = [
@@ -55,4 +57,7 @@ __all__ = [
     "Sampler",
     "Scale",
     "Tune",
+    "json_schema",
+    "load_recipe",
+    "packaged_recipes",
 ]

@@ -1,20 +1,33 @@
-"""Reading recipes: every problem is found, and named with file, line and key."""
+"""Reading of recipes: every problem is found, and named with file, line and key.
+
+The steps of `load_recipe`: the text becomes nodes that know where they were written; assignments
+of ``--set`` put nodes in their place; the plain values go to the schema; and what it finds, beside
+`_conflicts` of several keys, is said of the nodes.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, get_args
 
-from rankplug.exceptions import RecipeError, nearest
-from rankplug.recipe.checker import RecipeChecker
-from rankplug.recipe.overrides import override
-from rankplug.recipe.packaged import packaged_recipes
-from rankplug.recipe.schema import Recipe
-from rankplug.recipe.strict_yaml import parse_text
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from rankplug_recipes import packaged_recipes
+
+from rankplug.exceptions import RankplugError, RecipeError, nearest
+from rankplug.metrics import parse_metric
+from rankplug.recipe.schema import FILE_KEYS, Cost, Recipe, keys, validate
+from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
+from rankplug.recipe.values import Place, is_line
 
 __all__ = ["load_recipe", "packaged_recipes"]
+
+_FIRST = ("unexpected_keyword_argument", "missing", "dataclass_type", "not")
+"""Types of errors: keys are named first, then values of a wrong type, then all other values."""
 
 
 def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -40,23 +53,31 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     if root.value is None:
         raise RecipeError(f"{path}: the recipe is empty; see python -m pydoc rankplug.recipe")
     for assignment in overrides:
-        problems += override(root, assignment)
-    recipe = RecipeChecker(problems).recipe(
-        root, re.sub(r"[^\w .-]", "-", path.stem).lstrip(" .-") or "recipe"
-    )
-    if len(problems) > 1:
-        listed = "".join(f"\n  {problem}" for problem in problems)
-        raise RecipeError(f"{len(problems)} problems in the recipe {path}:{listed}")
-    if problems:
-        raise RecipeError(problems[0])
-    return recipe
+        problems += _override(root, assignment)
+    if isinstance(root.value, dict):
+        name = re.sub(r"[^\w .-]", "-", path.stem).lstrip(" .-") or "recipe"
+        root.value.setdefault("name", Node(name, str(path), root.folder))
+    given, recipe = root.plain(), None
+    try:
+        recipe = validate(given, _folders(root))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        found.sort(key=lambda one: (*_FIRST, one["type"]).index(one["type"]))
+        problems += [_message(root, one) for one in found]
+    if isinstance(given, dict):
+        problems += [f"{_node(root, at).place}: {what}" for at, what in _conflicts(given)]
+    if recipe is not None and not problems:
+        return recipe
+    listed = "".join(f"\n  {problem}" for problem in problems)
+    several = f"{len(problems)} problems in the recipe {path}:{listed}"
+    raise RecipeError(several if len(problems) > 1 else problems[0])
 
 
 def _find(source: str | Path) -> Path:
     path = Path(source)
     if os.path.exists(path) and not path.is_dir():
         return path
-    packaged = packaged_recipes()
+    packaged: dict[str, Path] = packaged_recipes()
     if str(source) in packaged:
         return packaged[str(source)]
     raise RecipeError(
@@ -72,3 +93,154 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: not a text file in UTF-8 (byte {error.start})") from None
+
+
+# Values put in from outside
+
+
+def _override(root: Node, assignment: str) -> list[str]:
+    """Put the value of ``key=value`` into the tree; return what is wrong with it."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not all(key.split(".")):
+        return [f"--set {assignment}: write --set key=value, as in --set solvers.0.params.C=1"]
+    try:
+        value, problems = parse_override(text, key, Path.cwd())
+        here = root
+        *parents, last = key.split(".")
+        for part in parents:
+            here = _child(here, part, Node({}, value.place, value.folder))
+        _child(here, last, value, replace=True)
+    except RecipeError as error:
+        return [str(error)]
+    return problems
+
+
+def _child(parent: Node, part: str, new: Node, *, replace: bool = False) -> Node:
+    """The child of a mapping or a list: the one there, or `new` in its place."""
+    if isinstance(parent.value, dict):
+        if replace or part not in parent.value:
+            parent.value[part] = new
+        elif parent.value[part].value is None:
+            parent.value[part].value = {}
+        return parent.value[part]
+    if not isinstance(parent.value, list):
+        raise RecipeError(f"{new.place}: there is no {part!r} in {parent}")
+    number = _number(parent.value, part, new.place)
+    if replace:
+        parent.value[number] = new
+    return parent.value[number]
+
+
+def _number(items: list[Node], part: str, where: str) -> int:
+    """Where in a list the item of that number or name is."""
+    numbers = [str(number) for number in range(len(items))]
+    if part in numbers:
+        return int(part)
+    names = [_name_of(item.plain()) for item in items]
+    found = [number for number, name in enumerate(names) if name == part]
+    if len(found) > 1:
+        raise RecipeError(f"{where}: {part!r} stands for entries {found}: use one of these numbers")
+    if not found:
+        raise RecipeError(f"{where}: no entry {part!r}{nearest(part, {*numbers, *names} - {''})}")
+    return found[0]
+
+
+def _name_of(entry: Any) -> str:
+    """What an entry of ``solvers`` is called; nothing if it has no name that could be one."""
+    name = entry.get("name", entry.get("solver")) if isinstance(entry, dict) else None
+    return str(name) if is_line(name) else ""
+
+
+# What is wrong, in words
+
+
+def _node(root: Node, place: Place) -> Node:
+    """The node in that place, or the last on the way that there is."""
+    node = root
+    for part in place:
+        if isinstance(node.value, dict) and part in node.value:
+            node = node.value[str(part)]
+        elif isinstance(node.value, list):
+            node = node.value[int(part)]
+    return node
+
+
+def _folders(root: Node) -> dict[str, Path]:
+    """What paths among the data are relative to, by their keys."""
+    data = root.value.get("data") if isinstance(root.value, dict) else None
+    nodes = data.value if data is not None and isinstance(data.value, dict) else {}
+    return {key: node.folder for key, node in nodes.items()}
+
+
+def _message(root: Node, error: ErrorDetails) -> str:
+    """What is wrong by the schema, with the place where it was written."""
+    place = error["loc"]
+    if place[:1] == ("data",):  # behind it stands which kind of data
+        place = place[:1] + place[2:]
+    if error["type"] == "missing":
+        section = _node(root, place[:-1])
+        remedy = f": add it, or --set data.{place[-1]}=FILE, or name a 'dataset'"
+        of_files = place[-1] in {"train", "test"}
+        return f"{section.place}: the key {place[-1]!r} is missing{remedy if of_files else ''}"
+    node = _node(root, place)
+    if error["type"] == "unexpected_keyword_argument":
+        if place[0] == "data" and place[-1] in FILE_KEYS:
+            what = f"{place[-1]!r} is for data from files, not for an embedded set"
+        else:
+            what = f"unknown key {place[-1]!r}{nearest(str(place[-1]), keys(place[:-1]))}"
+    elif error["type"] == "dataclass_type":
+        what = f"must be a mapping with keys of {', '.join(keys(place))}, not {node}"
+    elif error["type"] == "not":
+        what = f"{error['msg']}, not {node}"
+        if error["ctx"]["words"] == "a line of text" and isinstance(node.value, int | float):
+            what += ": put it in quotes"
+    else:
+        what = error["msg"]
+    return f"{node.place}: {what}"
+
+
+def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """What is wrong with several keys together, whatever else is wrong with each."""
+    yield from _again(("metrics",), map(_canonical, _items(recipe, "metrics")), "the metric")
+    tune, compare = recipe.get("tune"), recipe.get("compare")
+    if isinstance(tune, dict):
+        if tune.keys().isdisjoint({"n_trials", "timeout"}):
+            yield ("tune",), "no budget: give each solver n_trials, timeout (seconds), or both"
+        costs = [cost if cost in get_args(Cost) else "" for cost in _items(tune, "costs")]
+        yield from _again(("tune", "costs"), costs, "the objective")
+    if isinstance(compare, dict):
+        if ("folds" in compare) == ("seeds" in compare):
+            yield ("compare",), "give one of both: folds, such as 5, or seeds, such as [0, 1, 2]"
+        seeds = _items(compare, "seeds")
+        if len(seeds) == 1:
+            yield ("compare", "seeds"), "one seed repeats nothing: give two or more"
+        yield from _again(("compare", "seeds"), map(str, seeds), "the seed")
+    names = [_name_of(entry) for entry in _items(recipe, "solvers")]
+    remedy = ": give each entry its own with the key 'name'"
+    yield from _again(("solvers",), names, "the name", remedy)
+    baseline = recipe.get("baseline", "")
+    if is_line(baseline) and baseline not in names:
+        yield ("baseline",), f"no solver of the name {baseline!r}{nearest(baseline, names)}"
+
+
+def _items(section: Mapping[str, Any], key: str) -> list[Any]:
+    """The items of a list; none of what is no list, which the schema does not accept."""
+    items = section.get(key)
+    return items if isinstance(items, list) else []
+
+
+def _again(
+    place: Place, names: Iterable[str], what: str, remedy: str = ""
+) -> Iterator[tuple[Place, str]]:
+    """Where in a list a name occurs again."""
+    names = list(names)
+    for number, name in enumerate(names):
+        if name and name in names[:number]:
+            yield (*place, number), f"{what} {name!r} occurs {names.count(name)} times{remedy}"
+
+
+def _canonical(metric: Any) -> str:
+    """The canonical name of a metric; nothing if there is no such metric."""
+    with suppress(RankplugError):
+        return str(parse_metric(metric)) if is_line(metric) else ""
+    return ""

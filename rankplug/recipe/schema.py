@@ -1,11 +1,60 @@
-"""The schema of a recipe, as dataclasses."""
+"""Schema of recipes: each key with its type, choices, default and description.
+
+The sections of a recipe are frozen dataclasses; the string below a field describes its key. What
+pydantic reads in the annotations holds for recipes that come from a file, in `validate`: a recipe
+made in Python is taken as it is.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from rankplug.data import ScaleName as Scale
+from rankplug.io import FORMATS
+from rankplug.recipe.strict_yaml import dump
+from rankplug.recipe.values import (
+    DatasetName,
+    DatasetParams,
+    File,
+    Folds,
+    Line,
+    Metric,
+    Name,
+    Place,
+    SearchSpace,
+    Seconds,
+    Seed,
+    SolverName,
+    SolverParams,
+    Trials,
+    Truth,
+    is_searched,
+    list_of,
+    one_of,
+)
+from rankplug.tuning import Cost, Sampler
+from rankplug.tuning import Pruner as StudyPruner
 
 __all__ = [
     "Compare",
@@ -18,185 +67,201 @@ __all__ = [
     "Sampler",
     "Scale",
     "Tune",
+    "json_schema",
+    "keys",
+    "validate",
 ]
 
-Scale = Literal["none", "standard", "minmax", "maxabs"]
-Sampler = Literal["tpe", "random", "qmc", "grid"]
-Pruner = Literal["wilcoxon", "median", "none"]
-Cost = Literal["seconds", "size"]
+at_least_one = Field(min_length=1)
+_ATTRIBUTES = ("", "Attributes", "----------")
+Class = TypeVar("Class", bound=type)
+Pruner: TypeAlias = Literal[StudyPruner, "none"]
 
 
+def _documented(cls: Class) -> Class:
+    """Complete the docstring by those of the fields, so that ``pydoc`` shows them."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    lines, types = [inspect.cleandoc(str(cls.__doc__)), *_ATTRIBUTES], get_type_hints(cls)
+    for item, text in itertools.pairwise(getattr(tree, "body", ())):
+        if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
+            key = ast.unparse(item.target)
+            kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
+            lines.append(f"{key} : {kind}")
+            lines.append(textwrap.indent(inspect.cleandoc(ast.literal_eval(text.value)), "    "))
+    cls.__doc__ = "\n".join(lines)
+    return cls
+
+
+class _Nothing:
+    """The value of a key that has none: no type accepts it, unlike None for a key left out."""
+
+
+class _Section:
+    """What holds for the keys of all sections: no others, and none without a value."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {key: _Nothing() if value is None else value for key, value in given.items()}
+
+
+# Sections
+
+
+@_documented
 @dataclass(frozen=True)
-class Dataset:
-    """``data``: an embedded data set.
+class Dataset(_Section):
+    """``data``: an embedded data set."""
 
-    Attributes
-    ----------
-    dataset : str
-        A name of `rankplug.datasets`.
-    params : mapping, optional
-        Its parameters, such as sizes.
-    """
-
-    dataset: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    dataset: DatasetName
+    """A name of `rankplug.datasets`."""
+    params: DatasetParams = field(default_factory=dict)
+    """Its parameters, such as sizes."""
 
 
+@_documented
 @dataclass(frozen=True)
-class Files:
+class Files(_Section):
     """``data``: files that `rankplug.read_data` reads, or folders that it opens.
 
-    Attributes
-    ----------
-    train, test : Path
-        A folder that `rankplug.prepare` has made knows its columns: what is said about them here
-        is for files.
-    valid : Path, optional
-        For solvers that stop early.
-    format : str, optional
-        "svmlight", "csv", "parquet" or "arrow"; found out from the files if left out.
-    label, qid, weight : str, optional
-        Columns of a table that hold relevance, query and query weight.
-    features : list of str, optional
-        Columns of a table that hold features; all others if left out.
+    A folder that `rankplug.prepare` has made knows its columns: what is said about them here is
+    for files.
     """
 
-    train: Path
-    test: Path
-    valid: Path | None = None
-    format: str | None = None
-    label: str | None = None
-    qid: str | None = None
-    weight: str | None = None
-    features: tuple[str, ...] | None = None
+    train: File
+    """For training."""
+    test: File
+    """For the comparison."""
+    valid: File | None = None
+    """For solvers that stop early."""
+    format: Annotated[str, one_of(*FORMATS), WithJsonSchema({"enum": list(FORMATS)})] | None = None
+    """Of all files, one of `rankplug.io.FORMATS`; found out from each if left out."""
+    label: Line | None = None
+    """Column of a table that holds the relevance."""
+    qid: Line | None = None
+    """Column of a table that holds the query."""
+    weight: Line | None = None
+    """Column of a table that holds the query weight."""
+    features: Annotated[tuple[Line, ...], list_of("column names")] | None = None
+    """Columns of a table that hold features; all others if left out."""
 
 
+@_documented
 @dataclass(frozen=True)
-class Entry:
-    """An item of ``solvers``: one competitor.
+class Entry(_Section):
+    """An item of ``solvers``: one competitor."""
 
-    Attributes
-    ----------
-    solver : str
-        Registered name (``rankplug solvers`` lists them).
-    name : str, optional
-        What tables call it, unique in the recipe; the solver's name if left out.
-    params : mapping, optional
-        The solver's parameters; those left out keep their defaults. Tuning replaces those that
-        it searches.
-    space : mapping, optional
-        Changes of the solver's own search space, by parameter: a range ``{low, high}``, with
-        ``log: true`` or a ``step``; a list of choices; or a value, which is held.
-    """
+    solver: SolverName
+    """Registered name (``rankplug solvers`` lists them)."""
+    name: Line = ""
+    """What tables call it, unique in the recipe; the solver's name if left out."""
+    params: SolverParams = field(default_factory=dict)
+    """The solver's parameters; those left out keep their defaults. Tuning replaces those that it
+    searches."""
+    space: SearchSpace = field(default_factory=dict)
+    """Changes of the solver's own search space, by parameter: a range ``{low, high}``, with
+    ``log: true`` or a ``step``; a list of choices; or a value, which is held."""
 
-    solver: str
-    name: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    space: Mapping[str, Any] = field(default_factory=dict)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.solver)
 
     @property
     def held(self) -> dict[str, Any]:
         """Those parameters of the space that are not searched."""
-        return {key: wish for key, wish in self.space.items() if not isinstance(wish, dict | list)}
+        return {key: value for key, value in self.space.items() if not is_searched(value)}
 
 
+@_documented
 @dataclass(frozen=True)
-class Tune:
+class Tune(_Section):
     """``tune``: how every solver is tuned, all within the same budget.
 
-    Attributes
-    ----------
-    n_trials : int, optional
-        Trials of each solver.
-    timeout : float, optional
-        Seconds for each solver; with `n_trials`, whichever ends first. One of both is needed.
-    metric : str, optional
-        What is tuned for; the primary metric if left out.
-    folds : int, optional
-        Tune by cross-validation on the training set, divided by query. If left out: by the
-        validation set, or in 5 folds where the data have none.
-    sampler : "tpe", "random", "qmc" or "grid", optional
-    pruner : "wilcoxon", "median" or "none", optional
-        Which trials are given up early.
-    seed : int, optional
-        The recipe's if left out.
-    path : bool, optional
-        Try all values of C in one trial where the solver can start from the last solution;
-        false by default, because then a trial of one solver is more than that of another.
-    costs : list of "seconds" and "size", optional
-        Objectives beside the metric: training seconds, bytes of the saved model. Parameters
-        are chosen by the metric; the report shows which trials nothing beats in all of them.
-    storage : str, optional
-        URL of a database for the studies; a journal file in the output folder if left out.
+    The budget is `n_trials`, `timeout`, or whichever of both ends first.
     """
 
-    n_trials: int | None = None
-    timeout: float | None = None
-    metric: str | None = None
-    folds: int | None = None
-    sampler: Sampler = "tpe"
-    pruner: Pruner = "wilcoxon"
-    seed: int | None = None
-    path: bool = False
-    costs: tuple[Cost, ...] = ()
-    storage: str | None = None
+    n_trials: Trials | None = None
+    """Trials of each solver."""
+    timeout: Seconds | None = None
+    """Seconds for each solver."""
+    metric: Metric | None = None
+    """What is tuned for; the primary metric if left out."""
+    folds: Folds | None = None
+    """Tune by cross-validation on the training set, divided by query. If left out: by the
+    validation set, or in 5 folds where the data have none."""
+    sampler: Annotated[Sampler, one_of(*get_args(Sampler))] = "tpe"
+    """How the next trial is chosen."""
+    pruner: Annotated[Pruner, one_of(*get_args(Pruner))] = "wilcoxon"
+    """Which trials are given up early."""
+    seed: Seed | None = None
+    """The recipe's if left out."""
+    path: Truth = False
+    """Try all values of C in one trial where the solver can start from the last solution; false
+    by default, because then a trial of one solver is more than that of another."""
+    costs: Annotated[
+        tuple[Annotated[Cost, one_of(*get_args(Cost))], ...], list_of("objectives")
+    ] = ()
+    """Objectives beside the metric: training seconds, bytes of the saved model. Parameters are
+    chosen by the metric; the report shows which trials nothing beats in all of them."""
+    storage: Line | None = None
+    """URL of a database for the studies; a journal file in the output folder if left out."""
 
 
+@_documented
 @dataclass(frozen=True)
-class Compare:
-    """``compare``: what is repeated; one of the two.
+class Compare(_Section):
+    """``compare``: what is repeated; one of the two."""
 
-    Attributes
-    ----------
-    folds : int, optional
-        Cross-validation over all of the data, divided by query: every query is tested once.
-        Where the data have a validation set, the fold after the tested one takes its part.
-    seeds : list of int, optional
-        Train and test as without it, once with each of these seeds.
-    """
-
-    folds: int | None = None
-    seeds: tuple[int, ...] = ()
+    folds: Folds | None = None
+    """Cross-validation over all of the data, divided by query: every query is tested once. Where
+    the data have a validation set, the fold after the tested one takes its part."""
+    seeds: Annotated[tuple[Seed, ...], list_of("two or more seeds")] = ()
+    """Train and test as without it, once with each of these seeds."""
 
 
+def _kind_of_data(given: Any) -> str:
+    embedded = isinstance(given, dict) and not given.keys().isdisjoint({"dataset", "params"})
+    return "embedded" if embedded else "files"
+
+
+Data: TypeAlias = Annotated[
+    Annotated[Dataset, Tag("embedded")] | Annotated[Files, Tag("files")],
+    Discriminator(_kind_of_data),
+    BeforeValidator(lambda given: {} if isinstance(given, _Nothing) else given),
+]
+
+
+@_documented
 @dataclass(frozen=True)
-class Recipe:
-    """A whole recipe; `rankplug.recipe.loader.load_recipe` reads and checks one.
+class Recipe(_Section):
+    """A whole recipe; `rankplug.recipe.load_recipe` reads and checks one."""
 
-    Attributes
-    ----------
-    name : str, optional
-        Letters, digits, ``_``, ``-``, ``.`` and blanks; the file's name if left out.
-    data : Dataset or Files
-    metrics : list of str
-        Names of `rankplug.metrics`, the primary one first.
-    solvers : list of Entry
-    scale : "none", "standard", "minmax" or "maxabs", optional
-        Scaling of each feature, fitted on the training set; sparse features: "maxabs" only.
-    seed : int, optional
-        Seed of every solver, 0 by default.
-    baseline : str, optional
-        Name of the entry with which tables compare the others.
-    sanity : bool, optional
-        Compare also with a constant and with the best single feature, true by default.
-    learning_curve : bool, optional
-        Measure also the quality after 1, 2, 4, ... iterations, false by default; this takes
-        about as long as two more trainings.
-    tune : Tune, optional
-    compare : Compare, optional
-    """
-
-    name: str
-    data: Dataset | Files
-    metrics: tuple[str, ...]
-    solvers: tuple[Entry, ...]
-    scale: Scale = "none"
-    seed: int = 0
-    baseline: str | None = None
-    sanity: bool = True
-    learning_curve: bool = False
+    name: Annotated[Name, Field(default="recipe")]
+    """Letters, digits, ``_``, ``-``, ``.`` and blanks; the file's name if left out."""
+    data: Data
+    """What to train and to test on."""
+    metrics: Annotated[tuple[Metric, ...], list_of("metric names")]
+    """Names of `rankplug.metrics`, the primary one first."""
+    solvers: Annotated[tuple[Entry, ...], list_of("solvers")]
+    """The competitors."""
+    scale: Annotated[Scale, one_of(*get_args(Scale))] = "none"
+    """Scaling of each feature, fitted on the training set; sparse features: "maxabs" only."""
+    seed: Seed = 0
+    """Seed of every solver."""
+    baseline: Line | None = None
+    """Name of the entry with which tables compare the others."""
+    sanity: Truth = True
+    """Compare also with a constant and with the best single feature."""
+    learning_curve: Truth = False
+    """Measure also the quality after 1, 2, 4, ... iterations; this takes about as long as two
+    more trainings."""
     tune: Tune | None = None
+    """How every solver is tuned before it is compared; not at all if left out."""
     compare: Compare | None = None
+    """What is repeated, for a comparison with intervals; nothing if left out."""
 
     @property
     def primary_metric(self) -> str:
@@ -205,9 +270,6 @@ class Recipe:
 
     def to_yaml(self) -> str:
         """The text of a recipe file that says the same from any folder: paths are absolute."""
-        # Imported here, so that the names of recipes are known without YAML.
-        from rankplug.recipe.strict_yaml import dump
-
         return dump(_plain(self))
 
 
@@ -221,3 +283,58 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, Path) else value
+
+
+# The whole
+
+_RECIPE = TypeAdapter(Recipe)
+_SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "data": (Dataset, Files),
+    "solvers": (Entry,),
+    "tune": (Tune,),
+    "compare": (Compare,),
+}
+
+
+def validate(given: Any, folders: Mapping[str, Path]) -> Recipe:
+    """The recipe of plain values; `folders` tells what the path of each key is relative to.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        Of all that is wrong, but for `conflicts` of several keys. Errors of the types "wrong" and
+        "not" have messages for people; that of the latter goes on with what the value is.
+    """
+    return _RECIPE.validate_python(given, context=folders)
+
+
+FILE_KEYS = frozenset(item.name for item in fields(Files))
+"""Keys of data from files, which data sets do not have."""
+
+
+def keys(place: Place) -> tuple[str, ...]:
+    """The keys of the section in that place; those of ``data`` are of both kinds."""
+    sections = _SECTIONS[str(place[0])] if place else (Recipe,)
+    return tuple(item.name for section in sections for item in fields(section))
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Keys that may be left out have no default of null, which would be a mistake in a file."""
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        made = super().dataclass_schema(schema)
+        made["description"] = made["description"].partition("\n".join(_ATTRIBUTES))[0].strip()
+        return made
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default") in (None, "", ()):
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of recipes: keys, types, choices, defaults and descriptions."""
+    return _RECIPE.json_schema(schema_generator=_JsonSchema)

@@ -8,10 +8,10 @@ import types
 from pathlib import Path
 
 import pytest
+from rankplug_recipes import packaged_recipes, summary
 
 from rankplug import __version__, cli
 from rankplug.exceptions import DataError
-from rankplug.recipe.packaged import packaged_recipes, summary
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, experiment, turn
 from rankplug.solver import SolverInfo

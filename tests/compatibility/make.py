@@ -533,8 +533,7 @@ solvers:
 
 def write_recipes(folder):
     """The recipes that came along and more, each with what it was understood as."""
-    from rankplug.recipe.loader import load_recipe
-    from rankplug.recipe.packaged import packaged_recipes
+    from rankplug.recipe.loader import load_recipe, packaged_recipes
 
     for name, file in packaged_recipes().items():
         shutil.copy(file, folder / f"{name}.yaml")

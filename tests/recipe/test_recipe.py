@@ -1,11 +1,23 @@
+import pydoc
+import re
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 
+from rankplug import recipe as recipe_module
 from rankplug.exceptions import RecipeError
-from rankplug.recipe import Compare, Dataset, Entry, Files, Recipe, Tune
-from rankplug.recipe.loader import load_recipe, packaged_recipes
+from rankplug.recipe import (
+    Compare,
+    Dataset,
+    Entry,
+    Files,
+    Recipe,
+    Tune,
+    json_schema,
+    load_recipe,
+    packaged_recipes,
+)
 
 SOLVERS = "solvers: [{solver: tree-tron}]\n"
 MINIMAL = "data: {dataset: wine}\nmetrics: [kendall_tau]\n" + SOLVERS
@@ -730,3 +742,50 @@ def test_the_example_of_the_documentation_is_valid_and_complete(write):
     text = textwrap.dedent(module.__doc__.split("\n\n")[2])
     assert set(yaml.safe_load(text)) == {field.name for field in fields(Recipe)}
     assert load_recipe(write(text)).solvers[0].name == "weak"
+
+
+# The schema as data
+
+
+def sections():
+    schema = json_schema()
+    return {"Recipe": schema, **schema["$defs"]}
+
+
+def test_the_json_schema_describes_every_key_of_every_section():
+    from dataclasses import fields
+
+    assert set(sections()) == {"Recipe", "Dataset", "Files", "Entry", "Tune", "Compare"}
+    for name, section in sections().items():
+        cls = getattr(recipe_module, name)
+        assert list(section["properties"]) == [field.name for field in fields(cls)]
+        assert all(key["description"] for key in section["properties"].values())
+        assert section["description"].startswith(cls.__doc__.splitlines()[0])
+        assert "Attributes" not in section["description"]
+        assert not section["additionalProperties"]
+
+
+def test_the_json_schema_has_types_choices_defaults_and_what_is_required():
+    recipe, tune = sections()["Recipe"], sections()["Tune"]["properties"]
+    assert recipe["required"] == ["data", "metrics", "solvers"]
+    assert recipe["properties"]["scale"]["enum"] == ["none", "standard", "minmax", "maxabs"]
+    assert recipe["properties"]["sanity"]["default"] is True
+    assert tune["pruner"]["enum"] == ["wilcoxon", "median", "none"]
+    assert tune["n_trials"] | {"description": "", "title": ""} == {
+        "type": "integer", "minimum": 1, "description": "", "title": "",
+    }  # fmt: skip
+    assert "null" not in repr(sections()).replace("None", "null")
+    assert sections()["Entry"]["required"] == ["solver"]
+
+
+def test_pydoc_shows_what_each_key_means():
+    text = pydoc.render_doc(recipe_module, renderer=pydoc.plaintext)
+    for section in sections().values():
+        for key, about in section["properties"].items():
+            assert re.search(rf"{key} : \S", text)
+            assert about["description"].splitlines()[0] in text
+
+
+def test_half_a_character_is_refused_as_a_key(write):
+    (problem,) = problems(write('"\\ud800": 1\n' + MINIMAL))
+    assert problem.startswith("recipe.yaml:1: ")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rankplug_recipes import packaged_recipes, summary
 
 from rankplug.recipe import Dataset, Files
 from rankplug.recipe.loader import load_recipe
-from rankplug.recipe.packaged import packaged_recipes, summary
 from rankplug.report import REPORT_FILES, SANITY_SOLVERS
 from rankplug.runner import run, turn
 from rankplug.solver import solver_class

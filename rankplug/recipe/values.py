@@ -1,0 +1,220 @@
+"""Types of the values of recipes: what each accepts, and the words for what it does not."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from rankplug import datasets
+from rankplug.exceptions import RankplugError, UnknownNameError, nearest
+from rankplug.metrics import parse_metric
+from rankplug.solver import Solver, solver_class
+from rankplug.tuning import read_space
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Keys and numbers that lead to a value."""
+Problem: TypeAlias = tuple[Place, PydanticCustomError]
+"""Where in a value something is wrong, and what."""
+
+# Words for what is wrong
+
+
+def _wrong(message: str) -> PydanticCustomError:
+    return PydanticCustomError("wrong", "{message}", {"message": message})
+
+
+def _not(words: str) -> PydanticCustomError:
+    """The value is not what the words say; `rankplug.recipe.loader` adds what it is."""
+    return PydanticCustomError("not", "must be {words}", {"words": words})
+
+
+def must_be(words: str) -> WrapValidator:
+    """The words for all that pydantic finds wrong with a value itself, not with a part of it."""
+
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            if error.errors()[0]["loc"]:
+                raise
+            raise _not(words) from None
+
+    return WrapValidator(check)
+
+
+def one_of(*choices: str) -> BeforeValidator:
+    """One of a few words; another one is named with the nearest of them."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value not in choices:
+            raise _wrong(f"unknown choice {value!r}{nearest(value, choices)}")
+        if not isinstance(value, str):
+            raise _not(f"one of {', '.join(choices)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def list_of(what: str) -> BeforeValidator:
+    """A list of at least one item."""
+
+    def check(value: Any) -> Any:
+        if value == []:
+            raise _wrong(f"must be a list of {what}, not empty")
+        if not isinstance(value, list):
+            raise _not(f"a list of {what}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _raise(problems: Sequence[Problem]) -> None:
+    """All that is wrong in the parts of a value, at once."""
+    if problems:
+        details = [InitErrorDetails(type=what, loc=where, input=None) for where, what in problems]
+        raise ValidationError.from_exception_data("recipe", details)
+
+
+# Plain values
+
+Truth: TypeAlias = Annotated[bool, Field(strict=True), must_be("true or false")]
+Seed: TypeAlias = Annotated[int, Field(strict=True, ge=0), must_be("an integer >= 0")]
+Trials: TypeAlias = Annotated[int, Field(strict=True, ge=1), must_be("an integer >= 1")]
+Folds: TypeAlias = Annotated[int, Field(strict=True, ge=2), must_be("an integer >= 2")]
+Seconds: TypeAlias = Annotated[
+    float, Field(strict=True, gt=0, allow_inf_nan=False), must_be("a number > 0")
+]
+Values: TypeAlias = Annotated[Mapping[str, Any], must_be("a mapping of parameters")]
+
+
+def is_line(value: Any) -> bool:
+    """Whether it is text for one line of a table, not empty."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _check_line(value: Any) -> Any:
+    if not is_line(value):
+        raise _not("a line of text")
+    return value
+
+
+def _check_name(name: str) -> str:
+    """What may be the name of a folder."""
+    if not re.fullmatch(r"\w[\w .-]*", name):
+        raise _wrong("must be of letters, digits, '_', '-', '.' and blanks")
+    return name
+
+
+def _canonical(metric: str) -> str:
+    try:
+        return str(parse_metric(metric))
+    except RankplugError as error:
+        raise _wrong(str(error)) from None
+
+
+def _find_file(value: Any, info: ValidationInfo) -> Path:
+    """A file that exists; the context tells what the path of each key is relative to."""
+    folder = (info.context or {}).get(info.field_name, Path())
+    path: Path = folder / os.path.expanduser(_check_line(value))
+    if not os.path.exists(path):  # unlike Path's, false for a name that no file can have
+        raise _wrong(f"no such file: {path}")
+    return path
+
+
+Line: TypeAlias = Annotated[str, BeforeValidator(_check_line)]
+Name: TypeAlias = Annotated[Line, AfterValidator(_check_name)]
+Metric: TypeAlias = Annotated[Line, AfterValidator(_canonical)]
+File: TypeAlias = Annotated[Path, BeforeValidator(_find_file)]
+
+# A solver, and what its class knows of its parameters
+
+
+def _check_solver(name: str) -> str:
+    try:
+        solver_class(name)
+    except RankplugError as error:
+        raise _wrong(str(error)) from None
+    return name
+
+
+def is_searched(value: Any) -> bool:
+    """Whether a value of a search space is a range or choices, and not held."""
+    return isinstance(value, dict | list)
+
+
+def _check_params(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+    if "solver" in info.data:
+        _raise(list(_wrong_params(solver_class(info.data["solver"]), params)))
+    return params
+
+
+def _check_space(space: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+    if "solver" in info.data:
+        cls = solver_class(info.data["solver"])
+        held = {key: value for key, value in space.items() if not is_searched(value)}
+        problems = list(_wrong_params(cls, held))
+        for key in filter(lambda key: key not in held, space):
+            try:
+                read_space(cls(), {key: space[key]})
+            except RankplugError as error:
+                problems.append(((key,), _wrong(str(error))))
+        _raise(problems)
+    return space
+
+
+def _wrong_params(cls: type[Solver], params: Mapping[str, Any]) -> Iterator[Problem]:
+    known = cls._get_param_names()
+    for key, value in params.items():
+        if key not in known:
+            yield (key,), _wrong(f"{cls.name} has no parameter {key!r}{nearest(key, known)}")
+        elif key in cls.parameters and not cls.parameters[key].accepts(value):
+            yield (key,), _not(str(cls.parameters[key]))
+
+
+SolverName: TypeAlias = Annotated[Line, AfterValidator(_check_solver)]
+SolverParams: TypeAlias = Annotated[Values, AfterValidator(_check_params)]
+SearchSpace: TypeAlias = Annotated[Values, AfterValidator(_check_space)]
+
+# A data set, and what its defaults tell of its parameters
+
+
+def _check_dataset(name: str) -> str:
+    if name not in datasets.names():
+        raise _wrong(str(UnknownNameError("data set", name, datasets.names())))
+    return name
+
+
+def _check_sizes(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+    if "dataset" in info.data:
+        _raise(list(_wrong_sizes(info.data["dataset"], params)))
+    return params
+
+
+def _wrong_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Problem]:
+    defaults = datasets.parameters(name)
+    for key, value in params.items():
+        if key not in defaults:
+            yield (key,), _wrong(f"{name} has no parameter {key!r}{nearest(key, defaults)}")
+            continue
+        kind = type(defaults[key])
+        # A whole number may stand for a real one.
+        if type(value) not in ({int, float} if kind is float else {kind}):
+            yield (key,), _not(f"like its default {defaults[key]!r}")
+
+
+DatasetName: TypeAlias = Annotated[Line, AfterValidator(_check_dataset)]
+DatasetParams: TypeAlias = Annotated[Values, AfterValidator(_check_sizes)]
