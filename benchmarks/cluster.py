@@ -26,7 +26,7 @@ from benchmarks.measure import alternate
 from rankplug import RankingData, datasets, make_solver
 from rankplug.dask import ClusterData
 from rankplug.dask.shards import FAN_IN, ClusterShards
-from rankplug.dask.worker import Call, Message
+from rankplug.dask.worker import Message, Operation
 from rankplug.objectives import SquaredHinge, open_pairs
 from rankplug.shards import Reduction, Shard
 from rankplug.solver import Solver, SolverResult
@@ -182,7 +182,7 @@ def _cpu_seconds(data: ClusterData) -> list[float]:
 def _traffic(data: ClusterData) -> Row:
     """Of a Hessian product: what is sent for each partition, and what comes here."""
     v = np.zeros(data.n_features)
-    message = Message(1, (), Call.of(Shard.laplacian, (v,)))
+    message = Message(1, (), Operation.of(Shard.laplacian, (v,)))
     return {
         "partitions": data.n_partitions,
         "bytes_sent_per_task": len(pickle.dumps(message)),

@@ -1,4 +1,4 @@
-"""A Dask client that waits with patience for a while, and says what is wrong after that."""
+"""`Cluster`: a Dask client with time limits, whose errors say what is wrong with the cluster."""
 
 from __future__ import annotations
 
@@ -72,28 +72,28 @@ class Cluster:
     @property
     def n_threads(self) -> int:
         """Threads of all workers that are there now."""
-        with self._explained():
+        with self._explain_faults():
             return sum(self.client.nthreads().values())
 
     def start(self, graph: Graph, keys: Sequence[Hashable]) -> list[Future]:
         """Have the tasks done; those named are kept until their futures are released."""
-        with self._explained():
+        with self._explain_faults():
             futures: list[Future] = self.client.get(dict(graph), list(keys), sync=False)
         return futures
 
     def compute(self, delayed: Sequence[Delayed]) -> list[Future]:
         """Have these computed; they are kept until their futures are released."""
-        with self._explained():
+        with self._explain_faults():
             futures: list[Future] = self.client.compute(list(delayed))
         return futures
 
     def send(self, value: Any) -> Future:
         """Send a value to a worker; Dask cannot make it again if all workers with it are lost."""
-        with self._explained():
+        with self._explain_faults():
             try:
                 (future,) = self.client.scatter([value], hash=False, timeout=self.timeout)
             except TimeoutError:
-                raise self._silence() from None
+                raise self._timed_out() from None
         return future
 
     def results(self, graph: Graph, keys: Sequence[Hashable]) -> list[Any]:
@@ -125,25 +125,25 @@ class Cluster:
             if any(future.status == "error" for future in futures):
                 return
             if self.client.status != "running":
-                raise self._loss(CommClosedError())
+                raise self._lost(CommClosedError())
             if len(pending) < last:
                 last, changed = len(pending), time.monotonic()
             elif self.timeout is not None and time.monotonic() - changed > self.timeout:
-                raise self._silence()
+                raise self._timed_out()
 
     def _fetch(self, futures: Sequence[Future]) -> list[Any]:
         gather = partial(self.client.gather, list(futures), asynchronous=True)
-        with self._explained():
+        with self._explain_faults():
             try:
                 results: list[Any] = self.client.sync(gather, callback_timeout=self.timeout)
             except TimeoutError:
                 if any(future.status == "error" for future in futures):  # it is the task's own
                     raise
-                raise self._silence() from None
+                raise self._timed_out() from None
         return results
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_faults(self) -> Iterator[None]:
         try:
             yield
         except KilledWorker as error:
@@ -153,13 +153,13 @@ class Cluster:
                 "worker; make partitions smaller or workers larger"
             ) from error
         except _FAULTS as error:
-            raise self._loss(error) from error
+            raise self._lost(error) from error
         except Exception as error:
             if self.client.status == "running":
                 raise
-            raise self._loss(error) from error
+            raise self._lost(error) from error
 
-    def _loss(self, error: BaseException) -> ClusterError:
+    def _lost(self, error: BaseException) -> ClusterError:
         if self.client.status != "running":
             return ClusterError(
                 f"the connection to the Dask scheduler {_address(self.client)} was lost (the "
@@ -171,9 +171,9 @@ class Cluster:
             f"Client.scatter, or was restarted: make the data anew and train again ({error})"
         )
 
-    def _silence(self) -> ClusterError:
+    def _timed_out(self) -> ClusterError:
         if self.client.status != "running":
-            return self._loss(TimeoutError())
+            return self._lost(TimeoutError())
         return ClusterError(
             f"the cluster {_address(self.client)} got nothing done for {self.timeout:g} seconds: "
             f"{self._state()}; look at its dashboard and logs, or raise timeout"
@@ -194,7 +194,8 @@ def connect(client: Client | None, timeout: float | None) -> Cluster:
     Raises
     ------
     ParameterError
-        If there is no client, or it is none, is closed or asynchronous, or `timeout` is no number.
+        Without a client, if it is closed, asynchronous or something else, or `timeout` is not a
+        number.
     """
     check_parameters("Dask cluster", {"timeout": Optional(Real(0))}, {"timeout": timeout})
     if client is None:

@@ -25,7 +25,7 @@ from typing_extensions import override
 from rankplug.dask.cluster import Cluster, connect, release, same_future, unique_name
 from rankplug.dask.loading import load_partitions, map_partitions
 from rankplug.dask.shards import ClusterShards
-from rankplug.dask.worker import Call, Opening, make_partition_shards
+from rankplug.dask.worker import Opening, Operation, make_partition_shards
 from rankplug.data import RankingData, Scaling, no_pairs, no_pairs_count
 from rankplug.exceptions import ClusterError, DataError, SolverUnavailableError
 from rankplug.io import PreparedFolder, open_prepared
@@ -84,8 +84,12 @@ class ClusterData(RemoteRankingData):
 
     Attributes
     ----------
+    client : distributed.Client
+    timeout : float or None
+        Seconds in which the cluster must get something done.
     partitions : tuple of distributed.Future
         Each a `RankingData` on some worker.
+    n_partitions : int
     sizes : tuple of int
         Rows of each partition.
     n_samples, n_features, n_queries : int
@@ -99,6 +103,7 @@ class ClusterData(RemoteRankingData):
 
     def __init__(self, cluster: Cluster, partitions: Sequence[Future]) -> None:
         self._cluster = cluster
+        self.client, self.timeout = cluster.client, cluster.timeout
         name = unique_name("metadata")
         graph = {(name, i): (_describe_partition, future) for i, future in enumerate(partitions)}
         found = cluster.gather(cluster.start(graph, list(graph)))
@@ -108,6 +113,7 @@ class ClusterData(RemoteRankingData):
         kept = [found[i] for i in filled]
         _require_same_features(kept)
         self.partitions = tuple(same_future(partitions[i]) for i in filled)
+        self.n_partitions = len(self.partitions)
         self.sizes = tuple(one.n_samples for one in kept)
         self.n_samples = sum(self.sizes)
         self.n_queries = sum(one.n_queries for one in kept)
@@ -158,7 +164,7 @@ class ClusterData(RemoteRankingData):
         ClusterError
             If the scheduler is lost or the time-out is over.
         ParameterError
-            If there is no client.
+            Without a client.
         """
         cluster = connect(client, timeout)
         return cls._of(cluster, load_partitions(cluster, X, y, qid, sample_weight))
@@ -206,7 +212,7 @@ class ClusterData(RemoteRankingData):
         Raises
         ------
         DataError
-            If it is no prepared folder, here or on a worker.
+            If it is not a prepared folder, here or on a worker.
         ClusterError, ParameterError
             As `from_collections`.
         """
@@ -215,21 +221,6 @@ class ClusterData(RemoteRankingData):
         data = cls._of(cluster, map_partitions(cluster, opened))
         data.scaling = opened.scaling
         return data
-
-    @property
-    def client(self) -> Client:
-        """The client of the cluster."""
-        return self._cluster.client
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds in which the cluster must get something done."""
-        return self._cluster.timeout
-
-    @property
-    def n_partitions(self) -> int:
-        """Number of partitions."""
-        return len(self.partitions)
 
     @override
     def require_pairs(self) -> None:
@@ -336,7 +327,7 @@ class ClusterData(RemoteRankingData):
     def _start(self, function: Callable[..., Any], args: tuple[Any, ...]) -> list[Future]:
         if self._is_closed:
             raise ClusterError("these data were closed: make them again from what they came from")
-        call, name = Call(function, args), unique_name(getattr(function, "__name__", "map"))
+        call, name = Operation(function, args), unique_name(getattr(function, "__name__", "map"))
         graph = {(name, i): (call, part) for i, part in enumerate(self.partitions)}
         return self._cluster.start(graph, list(graph))
 

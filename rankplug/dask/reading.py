@@ -88,7 +88,7 @@ def pieces_of(
     Raises
     ------
     DataError
-        If something is no Dask collection, or they are not cut at the same rows.
+        If something is not a Dask collection, or they are not cut at the same rows.
     """
     if not (dask.is_dask_collection(X) and getattr(X, "ndim", 0) == 2):
         raise DataError(

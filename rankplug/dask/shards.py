@@ -10,7 +10,7 @@ from distributed import Future
 from typing_extensions import override
 
 from rankplug.dask.cluster import Cluster, same, unique_name
-from rankplug.dask.worker import Call, Message, PartialSum, add, work
+from rankplug.dask.worker import Message, Operation, PartialSum, add, work
 from rankplug.shards import Shards, ShardState, state_after
 
 __all__ = ["FAN_IN", "ClusterShards"]
@@ -68,20 +68,20 @@ class ClusterShards(Shards):
         self._cluster = cluster
         self._places = list(zip(shards, partitions, strict=True))
         self._step = 0
-        self._queued: list[Call] = []
+        self._queued: list[Operation] = []
         self._state = ShardState()
 
     @override
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
-        call = Call.of(operation, arguments)
-        self._state = state_after(operation, self._state, call.arguments)
-        self._queued.append(call)
+        queued = Operation.of(operation, arguments)
+        self._state = state_after(operation, self._state, queued.arguments)
+        self._queued.append(queued)
 
     @override
     def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
-        call = Call.of(operation, arguments)
-        after = state_after(operation, self._state, call.arguments)
-        message = Message(self._step + 1, tuple(self._queued), call)
+        asked = Operation.of(operation, arguments)
+        after = state_after(operation, self._state, asked.arguments)
+        message = Message(self._step + 1, tuple(self._queued), asked)
         found = self._ask(message)
         while found.n_lost:
             self.n_restored += found.n_lost
@@ -90,7 +90,7 @@ class ClusterShards(Shards):
         return cast(T, found.value)
 
     def _ask(self, message: Message) -> PartialSum:
-        name = unique_name(message.call.function.__name__)
+        name = unique_name(message.asked.function.__name__)
         graph: dict[Hashable, Any] = {}
         sent: Any = message
         if message.state is not None or message.nbytes > _LONG_MESSAGE:

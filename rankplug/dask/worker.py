@@ -27,9 +27,9 @@ from rankplug.shards import (
 )
 
 __all__ = [
-    "Call",
     "Message",
     "Opening",
+    "Operation",
     "PartialSum",
     "PartitionShards",
     "add",
@@ -42,15 +42,15 @@ _BYTES_PER_ROW = 64
 
 
 @dataclass(frozen=True)
-class Call:
-    """A function with all its arguments but the first."""
+class Operation:
+    """A function with all its arguments but the first, which is the shard or the data."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Call:
-        """A call that does not change when the caller's arrays do."""
+    def of(cls, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Operation:
+        """An operation that does not change when the caller's arrays do."""
         copied = (a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
         return cls(function, tuple(copied))
 
@@ -66,28 +66,28 @@ class Call:
 
 @dataclass(frozen=True)
 class Message:
-    """From step `step - 1` to `step`: first `queued`, then `call`, whose result is asked for.
+    """From step `step - 1` to `step`: first `queued`, then `asked`, the one with a result.
 
-    `call` may be done again at `step`: whatever has a result has the same one again.
+    `asked` may be done again at `step`: whatever has a result has the same one again.
 
     Attributes
     ----------
     step : int
-    queued : tuple of Call
-    call : Call
+    queued : tuple of Operation
+    asked : Operation
     state : ShardState or None
         Where `queued` leads, for shards that are at another step; None: they are to say so.
     """
 
     step: int
-    queued: tuple[Call, ...]
-    call: Call
+    queued: tuple[Operation, ...]
+    asked: Operation
     state: ShardState | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the vectors in the calls."""
-        return self.call.nbytes + sum(call.nbytes for call in self.queued)
+        """Bytes of the vectors in the operations."""
+        return self.asked.nbytes + sum(one.nbytes for one in self.queued)
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ class PartitionShards:
                 self._shards = self._open(data)
             if not self._advance(self._shards, message):
                 return PartialSum(None, n_lost=1)
-            value = self._shards.sum(message.call.function, *message.call.arguments)
+            value = self._shards.sum(message.asked.function, *message.asked.arguments)
             self._step = message.step
             return PartialSum(value)
 
     def _advance(self, shards: LocalShards, message: Message) -> bool:
-        """Come to the message's step, up to its last call; False if there is no way to it."""
+        """Come to the message's step, before what is asked; False if no way leads there."""
         known = self._step in (message.step - 1, message.step)
         if not known and message.state is None:
             return False
@@ -157,8 +157,8 @@ class PartitionShards:
             shards.apply(Shard.restore, message.state)
         elif self._step == message.step - 1:
             self._step = None  # lost, if one of the following fails
-            for call in message.queued:
-                shards.apply(call.function, *call.arguments)
+            for queued in message.queued:
+                shards.apply(queued.function, *queued.arguments)
         return True
 
     def _open(self, data: RankingData) -> LocalShards:

@@ -1,4 +1,4 @@
-"""The problems that solvers minimise, as losses that optimisers understand."""
+"""Objectives: losses over pairs and at the top, with ranges of their parameters."""
 
 from rankplug.objectives.pairs import (
     Hinge,

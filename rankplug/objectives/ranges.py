@@ -1,4 +1,4 @@
-"""Ranges of regularisation worth tuning, from the size and scale of the data."""
+"""Ranges of C, lambda and gamma worth tuning, from the size and scale of the data."""
 
 from __future__ import annotations
 

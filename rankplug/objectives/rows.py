@@ -1,4 +1,4 @@
-"""Chosen rows of the features: products with them that copy none of them.
+"""`Rows`: some rows of the features, and products with them that copy none.
 
 Rows are read in ascending order, part by part. Vectors and sums are float64 whatever the features
 are.
@@ -50,7 +50,7 @@ class Rows:
     def dot(self, v: Vector) -> Vector:
         """``X v``, X being these rows."""
         z = np.empty(self.n_rows)
-        for part in self._in_turn():
+        for part in self._visit():
             part.dot(v, z[part.span])
         if self.origin is not None:
             z -= self.origin @ v
@@ -59,7 +59,7 @@ class Rows:
     def transposed_dot(self, u: Vector) -> Vector:
         """``X' u``; rows where u is 0 are not read."""
         g = np.zeros(self.n_columns)
-        for part in self._in_turn():
+        for part in self._visit():
             part.add_transposed_dot(u[part.span], g)
         if self.origin is not None:
             g -= u.sum() * self.origin
@@ -70,17 +70,17 @@ class Rows:
 
         Blocks are of bounded size, and not to be changed: one may be a part of X itself.
         """
-        for part in self._in_turn():
-            yield part.span, self._moved(part.values())
+        for part in self._visit():
+            yield part.span, self._shift(part.values())
 
     def gather(self) -> Any:
         """All rows as one float64 matrix."""
-        return self._moved(_float64(self.X[self.index]))
+        return self._shift(_float64(self.X[self.index]))
 
-    def _moved(self, values: Any) -> Any:
+    def _shift(self, values: Any) -> Any:
         return values if self.origin is None else values - self.origin
 
-    def _in_turn(self) -> Iterator[_Part]:
+    def _visit(self) -> Iterator[_Part]:
         for part in self._parts:
             raise_if_overdue()
             yield part

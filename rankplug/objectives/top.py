@@ -1,4 +1,4 @@
-"""The problem of ranking at the top: positives above the highest negatives.
+"""`TopProblem`: ranking at the top, positives above the highest negatives of their query.
 
     (11)  P(w) = lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
 

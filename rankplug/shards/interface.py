@@ -1,7 +1,7 @@
-"""Interfaces of work over shards: the shards of a data set, and data that only their shards know.
+"""Interfaces: `Shards`, those of a data set, and `RemoteRankingData`, whose rows are elsewhere.
 
-Whoever holds one of these need not know where the rows are: in this process, mapped from a file,
-or on the workers of a cluster.
+Solvers see data through them, wherever the rows are: in this process, mapped from a file, or on
+the workers of a cluster.
 """
 
 from __future__ import annotations

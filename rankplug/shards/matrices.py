@@ -1,7 +1,7 @@
-"""The features of a shard as a matrix: products with it and its transpose.
+"""`RowMatrix`: the features of a shard, dense, sparse, of labels or mapped, and products with them.
 
-Each class offers the same four operations; `Shard` does not know which one it has. Vectors are
-float64 whatever the features are.
+Each class offers the same operations; `Shard` does not know which one it has. Vectors are float64
+whatever the features are.
 """
 
 from __future__ import annotations

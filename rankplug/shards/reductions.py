@@ -1,4 +1,4 @@
-"""What each preference pair of a query counts in a loss over all pairs.
+"""Weights of preference pairs: how much each counts in a loss over all pairs.
 
 Pairwise problems sum over the pairs P of all queries: (i, j) with the same query and
 ``y_i > y_j``. What a pair of query q counts is C times its weight, by `Reduction`:

@@ -1,4 +1,4 @@
-"""What a shard remembers, told by weights, and the declarations of what operations do to it.
+"""The state of a shard in terms of weights, and declarations of what operations do to it.
 
 A shard that is lost with its machine can be made again elsewhere: not from its scores, which are as
 many as its rows, but from the weights that led to them. So each method of
@@ -29,7 +29,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class ShardState:
-    """What a shard remembers, told by weights: the same for all shards, whatever their rows.
+    """What a shard remembers, in terms of weights: the same for all shards, whatever their rows.
 
     Its methods do to weights what those methods of `Shard` that name them do to scores. They
     return the new state.
@@ -39,7 +39,7 @@ class ShardState:
     w : float64 array of shape (n_columns,) or None
         The current point, None for 0.
     evaluate : Evaluate or None
-        The loss there; None for a shard that has not been told where to start.
+        The loss there; None before the first `move_to`.
     direction : float64 array of shape (n_columns,) or None
         The direction as weights.
     product_of : float64 array of shape (n_columns,) or None

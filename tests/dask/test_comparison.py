@@ -9,12 +9,12 @@ from rankplug.exceptions import DataError, ParameterError, UnknownNameError
 from rankplug.metrics import per_query
 from rankplug.report import write_report
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 pytest.importorskip("xgboost")
 
-import dask.array as da  # noqa: E402
+import dask.array as da
 
-import rankplug.dask  # noqa: E402
+import rankplug.dask
 
 METRICS = ("ndcg@10", "pairwise_accuracy")
 SPLITS = datasets.load("digits-retrieval", n_queries=60)
@@ -23,20 +23,6 @@ SOLVERS = {
     "cutting-plane": rankplug.make_solver("cutting-plane", C=1e-3, tol=0.05),
     "trees": rankplug.make_solver("xgboost-pairwise", n_estimators=8, max_depth=3),
 }
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
 
 
 def on_cluster(client, data, n_partitions=3, **changed):

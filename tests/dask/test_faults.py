@@ -44,7 +44,7 @@ class Processes:
             assert self._scheduler.poll() is None
             time.sleep(0.05)
         self.address = json.loads(self._file.read_text())["address"]
-        self.client = Client(self.address, timeout=10)
+        self.client = Client(self.address, timeout=5)  # also how long it looks for a lost one
         return self.client
 
     def want_workers(self, n):

@@ -19,9 +19,9 @@ from rankplug.dask.reading import (
     require_one_kind,
 )
 from rankplug.dask.worker import (
-    Call,
     Message,
     Opening,
+    Operation,
     PartialSum,
     add,
     make_partition_shards,
@@ -128,7 +128,7 @@ def test_a_new_shard_goes_on_where_another_was(seed):
     data = made(seed)
     shard, state = a_shard(data), ShardState()
     for operation, arguments in script(seed):
-        call = Call.of(operation, arguments)
+        call = Operation.of(operation, arguments)
         if state.evaluate is not None:
             other = a_shard(data)
             other.restore(state)
@@ -142,7 +142,7 @@ def test_a_new_shard_goes_on_where_another_was(seed):
 
 def test_calls_do_not_change_with_the_arrays_of_the_caller():
     v = np.zeros(3)
-    call = Call.of(Shard.laplacian, (v,))
+    call = Operation.of(Shard.laplacian, (v,))
     v[:] = 1.0
     assert call.arguments[0].tolist() == [0, 0, 0]
     assert call.nbytes == 24
@@ -154,7 +154,7 @@ OPENING = Opening("sum", None, n_threads=1)
 
 
 def message(step, operation, *arguments, queued=(), state=None):
-    return Message(step, tuple(queued), Call.of(operation, arguments), state)
+    return Message(step, tuple(queued), Operation.of(operation, arguments), state)
 
 
 def test_a_partition_goes_from_step_to_step_and_can_repeat_the_last_one():
@@ -165,7 +165,7 @@ def test_a_partition_goes_from_step_to_step_and_can_repeat_the_last_one():
     assert first == PartialSum(shard.move_to(v, rule))
     shard.laplacian(v)
     assert held.work(data, message(2, Shard.laplacian, v)).n_lost == 0
-    queued = [Call(Shard.start_direction), Call(Shard.extend_direction, (0.5,))]
+    queued = [Operation(Shard.start_direction), Operation(Shard.extend_direction, (0.5,))]
     along = message(3, Shard.loss_along, 1.0, rule, queued=queued)
     expected = shard.move_to(1.5 * v, rule)
     for _ in range(3):
@@ -191,7 +191,7 @@ def test_a_partition_that_failed_is_restored():
     rule, v = RULES[0], np.ones(N_FEATURES)
     held = make_partition_shards(data, OPENING)
     held.work(data, message(1, Shard.move_to, v, rule))
-    wrong = message(2, Shard.gradient, queued=[Call(Shard.aim_at, ("nonsense",))])
+    wrong = message(2, Shard.gradient, queued=[Operation(Shard.aim_at, ("nonsense",))])
     with pytest.raises(TypeError):
         held.work(data, wrong)
     assert held.work(data, message(2, Shard.gradient)).n_lost == 1

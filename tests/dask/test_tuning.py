@@ -20,23 +20,6 @@ distributed = pytest.importorskip("distributed")
 import rankplug.dask  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client(cluster):
-    with distributed.Client(cluster, set_as_default=False) as client:
-        yield client
-
-
 def ranking_data(n_queries=40, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(6 * n_queries, 4))
