@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from rankplug.shards import (
     RemoteRankingData,
     Shard,
     Shards,
+    Vector,
     open_shards,
     pair_weights,
 )
@@ -41,8 +41,6 @@ __all__ = [
     "squared_hinge_objective",
 ]
 
-Vector: TypeAlias = NDArray[np.float64]
-
 
 class PairLoss(ABC):
     """A loss of all pairs, summed, at scores that follow the optimiser.
@@ -50,7 +48,15 @@ class PairLoss(ABC):
         loss(w) = sum over (i, j) in P of c_q(i,j) h(1 - (s_i - s_j)),   s = X w
 
     with ``c_q`` the weights the shards were opened with; a class says what h is. Implements
-    `rankplug.optim.newton_cg.LinearLoss`; `n_passes` counts reads of all features.
+    `rankplug.optim.newton_cg.LinearLoss`, whose steps are those of Newton's method:
+
+    1. `move_to` a point; `gradient` there.
+    2. `start_direction`; for each `hessian_product` of the conjugate gradients `extend_direction`
+       by a multiple of what was multiplied.
+    3. `loss_along` the direction for one step or more, without reading the features.
+    4. `accept` the last of them, and go on with `gradient`.
+
+    `n_passes` counts reads of all features.
 
     Shards that are far give the gradient together with the loss, where it will be asked for next:
     at a new point, and after the first step tried along a direction, which mostly is accepted.

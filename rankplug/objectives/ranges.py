@@ -69,6 +69,8 @@ def pairwise_c(
         low = _smallest_c(data, reduction)
         if low > 0 and math.isfinite(low * 10.0**_DECADES):
             return decades_up(low)
+    # With features of the order of 1, |g| is of the order of what all pairs count together: 1 for
+    # means, their number for the sum.
     return decades_up(1e-6 if reduction == "sum" else 1e-2)
 
 

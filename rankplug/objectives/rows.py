@@ -7,7 +7,7 @@ are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,11 @@ from scipy import sparse
 
 from rankplug._fast import passes
 from rankplug.data import Matrix, even_spans, row_slice
+from rankplug.shards import Vector
 from rankplug.system.interruption import raise_if_overdue
 
 __all__ = ["Rows"]
 
-Vector: TypeAlias = NDArray[np.float64]
 
 _PART_ELEMENTS = 2**19
 """Elements of the features, 4 MB of float64: what `Rows.blocks` may copy, and how much is done

@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from rankplug.data import RankingData, far_origin
 from rankplug.exceptions import DataError
 from rankplug.objectives.rows import Rows
+from rankplug.shards import Vector
 
 __all__ = ["Scope", "TopProblem", "make_top_problem", "warn_if_zero_is_optimal"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Scope: TypeAlias = Literal["per-query", "global"]
 
 

@@ -3,6 +3,7 @@
 from rankplug.shards.base import Shard
 from rankplug.shards.interface import RemoteRankingData, Shards
 from rankplug.shards.local import LocalShards, open_shards
+from rankplug.shards.matrices import Vector
 from rankplug.shards.reductions import PairTotals, Reduction, pair_totals, pair_weights
 from rankplug.shards.state import (
     Evaluate,
@@ -21,6 +22,7 @@ __all__ = [
     "Shard",
     "ShardState",
     "Shards",
+    "Vector",
     "changes_state",
     "keeps_state",
     "open_shards",

@@ -6,19 +6,16 @@ shards, see `rankplug.shards`.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast.pairs import ActivePairs, Queries
-from rankplug.shards.matrices import RowMatrix
+from rankplug.shards.matrices import RowMatrix, Vector
 from rankplug.shards.memory import Allocate
 from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state
 
 __all__ = ["Shard"]
 
-Vector: TypeAlias = NDArray[np.float64]
 
 _SAMPLE_ROWS_PER_QUERY = 1000
 """Queries up to so many rows are in a sample as a whole; of longer ones evenly spaced rows do."""
@@ -31,7 +28,8 @@ class Shard:
     are those of the scores last looked at, found again for the current ones when needed.
 
     Scores never leave the shard: what goes in and out are weights of length `n_columns`,
-    step lengths and losses. Which loss it is, the caller says by an `Evaluate`.
+    step lengths and losses. Which loss it is, the caller says by an `Evaluate`. The order of the
+    operations is that of `rankplug.objectives.PairLoss`.
 
     Parameters
     ----------

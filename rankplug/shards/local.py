@@ -12,17 +12,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
 from rankplug.data import PreferenceData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
 from rankplug.shards.interface import Shards
-from rankplug.shards.matrices import DenseRows, FetchedRows, KeslerRows, RowMatrix, SparseRows
+from rankplug.shards.matrices import (
+    DenseRows,
+    FetchedRows,
+    KeslerRows,
+    RowMatrix,
+    SparseRows,
+    Vector,
+)
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.system.cores import available_cores
 from rankplug.system.interruption import raise_if_overdue
@@ -30,7 +36,6 @@ from rankplug.system.interruption import raise_if_overdue
 __all__ = ["LocalShards", "open_shards"]
 
 T = TypeVar("T")
-Vector: TypeAlias = NDArray[np.float64]
 
 _SHARD_ELEMENTS = 2**21
 """Of the features, 16 MB of float64. Shards of 2**20 to 2**22 take no longer for a product than one

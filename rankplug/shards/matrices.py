@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from abc import ABC, abstractmethod
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,9 @@ from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import Matrix
 
-__all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows"]
+__all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows", "Vector"]
 
-Vector = NDArray[np.float64]
+Vector: TypeAlias = NDArray[np.float64]
 
 
 class RowMatrix(ABC):

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankplug.data import PreferenceData
+from rankplug.shards.matrices import Vector
 
 __all__ = ["PairTotals", "Reduction", "pair_totals", "pair_weights"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Reduction: TypeAlias = Literal["sum", "mean", "query-mean"]
 
 

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rankplug._fast.pairs import ActivePairs
+from rankplug.shards.matrices import Vector
 
 __all__ = ["Evaluate", "ShardState", "changes_state", "keeps_state", "state_after"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Evaluate: TypeAlias = Callable[[ActivePairs, Vector, Vector], float]
 """Finds the active pairs at some scores, returns the loss and writes coefficients c. Up to a factor
 of the loss, ``X' c`` is its gradient and, L being the pairs' Laplacian, ``X' L X`` its Hessian.
