@@ -23,7 +23,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import statistics
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -35,10 +34,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from rankplug.data import Matrix, RankingData, Scaling
+from rankplug.data import Matrix, Scaling
 from rankplug.exceptions import ConvergenceWarning, DataError
-from rankplug.metrics import evaluate, evaluate_labels, parse_metric
-from rankplug.models import Model, ScaledModel, predict_data
+from rankplug.metrics import measure_data, parse_metric
+from rankplug.models import Model, predict_data, saved_size, scaled_model
 from rankplug.report.report import LearningPoint
 from rankplug.solver import Data, Solver
 
@@ -89,9 +88,8 @@ def measure(model: Model, data: Data) -> dict[str, float]:
         ``model_bytes`` and ``predict_us_*``; a batch too large for the memory is left out.
     """
     costs = {}
-    size = _saved_bytes(model)
-    if size is not None:
-        costs["model_bytes"] = float(size)
+    with suppress(DataError):
+        costs["model_bytes"] = float(saved_size(model))
     for batch in _BATCHES:
         if sparse.issparse(data.X) or batch * data.n_features <= _MOST_CELLS:
             rows = data.X[np.arange(batch) % data.n_samples]
@@ -138,7 +136,7 @@ def learning_curve(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = limited.solve(train, valid=valid, random_state=random_state)
-        model = result.model if scaling is None else ScaledModel(result.model, scaling)
+        model = scaled_model(result.model, scaling)
         points.append(LearningPoint(result.n_iter, result.seconds, _quality(model, test, metric)))
         if limit >= most or (result.status == "converged" and result.n_iter < limit):
             break
@@ -164,10 +162,7 @@ def seconds_to_share(
 
 
 def _quality(model: Model, data: Data, metric: str) -> float:
-    scores = predict_data(model, data)
-    if isinstance(data, RankingData):
-        return evaluate(data.relevance, scores, data.qid, [metric])[metric]
-    return evaluate_labels(data.relevance, scores, [metric])[metric]
+    return measure_data(data, predict_data(model, data), metric)[metric].mean()
 
 
 def _seconds_of_call(model: Model, rows: Matrix) -> float:
@@ -179,14 +174,6 @@ def _seconds_of_call(model: Model, rows: Matrix) -> float:
         model.predict(rows)
         times.append(time.perf_counter() - started)
     return statistics.median(times)
-
-
-def _saved_bytes(model: Model) -> int | None:
-    with tempfile.TemporaryDirectory() as parent, suppress(DataError):
-        folder = Path(parent) / "model"
-        model.save(folder)
-        return sum(file.stat().st_size for file in folder.iterdir())
-    return None
 
 
 def _start_of_peak() -> float | None:

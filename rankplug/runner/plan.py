@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rankplug.metrics.evaluation import measure_data
+from rankplug.metrics import measure_data
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, TuningSummary
 from rankplug.runner.splits import Splits, describe, make_folds

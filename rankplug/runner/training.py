@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rankplug.metrics.evaluation import measure_data
+from rankplug.metrics import measure_data
 from rankplug.models import ScaledParts, predict_data, scale_parts, scaled_model
 from rankplug.recipe import Scale
 from rankplug.report import Outcome

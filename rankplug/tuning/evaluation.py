@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rankplug.metrics.evaluation import Measured
+from rankplug.metrics import Measured
 from rankplug.models import saved_size
 from rankplug.solver import Solver, SolverResult, iterate_path
 from rankplug.system.interruption import stopped_by

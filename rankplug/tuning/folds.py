@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import ScaleName
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.metrics import Metric
-from rankplug.metrics.evaluation import Measured, measure_data
+from rankplug.metrics import Measured, Metric, measure_data
 from rankplug.models import ScaledParts, scale_parts
 from rankplug.parameters import Integer
 from rankplug.solver import Data

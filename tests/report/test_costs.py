@@ -7,7 +7,7 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, RankingData, fit_scaling
 from rankplug.exceptions import ConvergenceWarning, DataError
-from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.models import LabelLinearModel, LinearModel, Model, saved_size
 from rankplug.report import LearningPoint, costs
 from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
 from rankplug.solver import Solver, SolverResult, SolverTags
@@ -120,7 +120,7 @@ def test_the_size_is_that_of_the_files(tmp_path):
     model = LinearModel(np.arange(1000.0))
     model.save(tmp_path / "model")
     size = sum(file.stat().st_size for file in (tmp_path / "model").iterdir())
-    assert costs._saved_bytes(model) == size
+    assert saved_size(model) == size
 
 
 def test_label_ranking_is_measured_too():
