@@ -83,15 +83,15 @@ class Kernel:
             If a value is not finite, or a caller's function returns something else than numbers.
         """
         if callable(self.function):
-            return self._checked(self.function(X, Z), (X.shape[0], Z.shape[0]))
+            return self._check(self.function(X, Z), (X.shape[0], Z.shape[0]))
         with np.errstate(all="ignore"):
-            values = self._named(X, Z)
+            values = self._evaluate(X, Z)
             # A finite sum proves finite terms in one fast pass.
             if np.isfinite(values.sum()) or np.isfinite(values).all():
                 return values
         raise self._too_large()
 
-    def _named(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
+    def _evaluate(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
         if self.function == "rbf":
             distances = self._squared_distances(X, Z)
             distances *= -self.gamma
@@ -134,7 +134,7 @@ class Kernel:
             return np.asarray((self.gamma * norms + self.coef0) ** self.degree)
         return norms
 
-    def _checked(self, values: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def _check(self, values: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
         try:
             matrix = np.array(values, dtype=np.float64, order="C")
         except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
 """Parameters of solvers: how a class declares them, and the check of their values.
 
-A class says in an annotation what a parameter may be, see `declared_parameters`. Every wrong
+A class says in an annotation what a parameter may be, see `collect_parameters`. Every wrong
 value is reported, with what is allowed.
 """
 
@@ -28,7 +28,7 @@ __all__ = [
     "Real",
     "Threads",
     "check_parameters",
-    "declared_parameters",
+    "collect_parameters",
 ]
 
 
@@ -138,7 +138,7 @@ Count: TypeAlias = Annotated[int, Integer(1)]
 Threads: TypeAlias = Annotated[int | None, Optional(Integer(1))]
 
 
-def declared_parameters(cls: type) -> dict[str, Parameter]:
+def collect_parameters(cls: type) -> dict[str, Parameter]:
     """What each parameter annotated in the body of `cls` may be; those of its bases do not count.
 
     ======================================  =====================================
@@ -156,13 +156,13 @@ def declared_parameters(cls: type) -> dict[str, Parameter]:
     scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     found = {}
     for name, annotation in inspect.get_annotations(cls).items():
-        parameter = _parameter_of(_evaluated(annotation, scope))
+        parameter = _read_parameter(_evaluate(annotation, scope))
         if parameter is not None:
             found[name] = parameter
     return found
 
 
-def _evaluated(annotation: Any, scope: dict[str, Any]) -> Any:
+def _evaluate(annotation: Any, scope: dict[str, Any]) -> Any:
     """What an annotation stands for; itself if it names what is imported for type checkers only."""
     if not isinstance(annotation, str):
         return annotation
@@ -172,7 +172,7 @@ def _evaluated(annotation: Any, scope: dict[str, Any]) -> Any:
         return annotation
 
 
-def _parameter_of(hint: Any) -> Parameter | None:
+def _read_parameter(hint: Any) -> Parameter | None:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return next((one for one in hint.__metadata__ if isinstance(one, Parameter)), None)
@@ -181,7 +181,7 @@ def _parameter_of(hint: Any) -> Parameter | None:
     if hint is bool:
         return Choice((True, False))
     if origin in (Union, UnionType) and NoneType in inner and len(inner) == 2:
-        known = _parameter_of(next(one for one in inner if one is not NoneType))
+        known = _read_parameter(next(one for one in inner if one is not NoneType))
         return None if known is None else Optional(known)
     return None
 

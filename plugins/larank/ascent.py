@@ -69,16 +69,16 @@ class Ascent:
         visit = self._schedule.cyclic if self._is_cyclic else self._schedule.adaptive
         for n_epochs in range(1, most_epochs + 1):
             steps = self._schedule.n_steps
-            for order in self._orders():
+            for order in self._draw_orders():
                 self._weights.epoch(visit, order, self._gap_of)
             if self._schedule.n_steps == steps:  # by chance, if the schedule is the adaptive one
-                order = self._shuffled(np.arange(self._patterns.n_patterns))
+                order = self._shuffle(np.arange(self._patterns.n_patterns))
                 self._weights.epoch(self._schedule.cyclic, order, self._gap_of)
             if interrupted() and not self._weights.explicit:
                 self._certified = False
                 return n_epochs, "stopped"
             self._evaluate()
-            go_on = monitor.report(n_epochs, **self._numbers())
+            go_on = monitor.report(n_epochs, **self._collect_numbers())
             if self._gap <= tol * self._primal:
                 return n_epochs, "converged"
             if not go_on:
@@ -87,7 +87,7 @@ class Ascent:
                 return n_epochs, "stopped"
         return most_epochs, "max_iter"
 
-    def _orders(self) -> Iterator[Indices]:
+    def _draw_orders(self) -> Iterator[Indices]:
         """The visits of an epoch.
 
         The cyclic schedule leaves out shrunk patterns, and goes several times over the others:
@@ -95,14 +95,14 @@ class Ascent:
         """
         everything = np.arange(self._patterns.n_patterns)
         if not self._is_cyclic:
-            yield self._shuffled(everything)
+            yield self._shuffle(everything)
             return
         active = np.flatnonzero(self._gap_of >= _SHRUNK * self._gap_of.mean())
         n_sweeps = len(everything) // len(active) if len(active) else 0
         for _ in range(min(n_sweeps, _MOST_SWEEPS)):
-            yield self._shuffled(active)
+            yield self._shuffle(active)
 
-    def _shuffled(self, visited: Indices) -> Indices:
+    def _shuffle(self, visited: Indices) -> Indices:
         """Groups in random order, and so the patterns of each."""
         shuffled = self._rng.permutation(visited)
         rank = self._rng.permutation(len(self._layout.group_ptr) - 1)
@@ -117,7 +117,7 @@ class Ascent:
     def _gap(self) -> float:
         return max(self._primal - self._dual, 0.0)
 
-    def _numbers(self) -> dict[str, float]:
+    def _collect_numbers(self) -> dict[str, float]:
         optimize, process_old, process_new = self._schedule.counts
         return {
             "objective": self._primal,

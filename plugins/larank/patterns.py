@@ -60,13 +60,15 @@ def list_patterns(data: Data) -> Layout:
     """
     if isinstance(data, LabelRankingData):
         n, k = data.relevance.shape
-        return _layout(data.relevance.ravel(), np.repeat(np.arange(n), k), np.ones(n), k)
+        return _make_layout(data.relevance.ravel(), np.repeat(np.arange(n), k), np.ones(n), k)
     weight = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
     query = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
-    return _layout(data.relevance, query, weight, 1)
+    return _make_layout(data.relevance, query, weight, 1)
 
 
-def _layout(relevance: Vector, group: Indices, group_weight: Vector, n_channels: int) -> Layout:
+def _make_layout(
+    relevance: Vector, group: Indices, group_weight: Vector, n_channels: int
+) -> Layout:
     item = np.lexsort((relevance, group))
     item = item[~np.isnan(relevance[item])]
     relevance, group = relevance[item], group[item]
@@ -85,7 +87,7 @@ def _layout(relevance: Vector, group: Indices, group_weight: Vector, n_channels:
         lowest = level[group_ptr[group]]
         n_beaten = level - lowest
         own = np.repeat(np.arange(len(item)), n_beaten)
-        beaten = _counted_from(lowest, n_beaten)
+        beaten = _count_from(lowest, n_beaten)
         begin, end = start[beaten], np.append(start, len(item))[beaten + 1]
     counts = group_weight[group[own]] > 0
     own, begin, end = own[counts], begin[counts], end[counts]
@@ -93,7 +95,7 @@ def _layout(relevance: Vector, group: Indices, group_weight: Vector, n_channels:
     return Layout(item, relevance, group_ptr, n_channels, group[own], own, begin, end, weight)
 
 
-def _counted_from(first: Indices, how_many: Indices) -> Indices:
+def _count_from(first: Indices, how_many: Indices) -> Indices:
     """The ranges ``first[i] ... first[i] + how_many[i] - 1``, one after the other."""
     ends = np.cumsum(how_many)
     within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - how_many, how_many)

@@ -160,21 +160,21 @@ NAMES: dict[str, Callable[[_Layers], _Spans]] = {
 
 
 def _named_graphs(relevance: Vector, offset: Indices, group_weight: Vector, name: str) -> Graphs:
-    layers = _layers(relevance, offset, group_weight)
+    layers = _find_layers(relevance, offset, group_weight)
     better_begin, better_end, worse_begin, worse_end, group = NAMES[name](layers)
     n_better = better_end - better_begin
     begin = np.stack((better_begin, worse_begin), axis=1).ravel()
     size = np.stack((n_better, worse_end - worse_begin), axis=1).ravel()
     return Graphs(
         group_ptr=np.searchsorted(group, np.arange(len(offset))),
-        member_ptr=_pointers(size.reshape(-1, 2).sum(axis=1)),
+        member_ptr=_make_pointers(size.reshape(-1, 2).sum(axis=1)),
         n_better=n_better.astype(np.int32),
-        member=layers.item[_ranges(begin, size)].astype(np.int32),
+        member=layers.item[_list_ranges(begin, size)].astype(np.int32),
         weight=np.ones(len(group)),
     )
 
 
-def _layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _Layers:
+def _find_layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _Layers:
     sizes = np.diff(offset)
     group = np.repeat(np.arange(len(sizes)), sizes)
     used = np.flatnonzero(~np.isnan(relevance) & (group_weight[group] > 0))
@@ -196,16 +196,16 @@ def _layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _Layers
 def _pairs_with_later(first: Indices, last: Indices) -> tuple[Indices, Indices]:
     """Each index i with every one from ``first[i]`` to before ``last[i]``."""
     size = last - first
-    return np.repeat(np.arange(len(size)), size), _ranges(first, size)
+    return np.repeat(np.arange(len(size)), size), _list_ranges(first, size)
 
 
-def _ranges(begin: Indices, size: Indices) -> Indices:
+def _list_ranges(begin: Indices, size: Indices) -> Indices:
     """The numbers ``begin[i], begin[i] + 1, ...``, ``size[i]`` of them for each i."""
     total = int(size.sum())
     return np.repeat(begin - (np.cumsum(size) - size), size) + np.arange(total)
 
 
-def _pointers(size: Indices) -> Indices:
+def _make_pointers(size: Indices) -> Indices:
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(size, dtype=np.int64)))
 
 
@@ -230,8 +230,8 @@ def _graphs_of_function(
     if not members:
         raise DataError("decomposition returned no graph for any of the data: nothing to learn")
     return Graphs(
-        _pointers(np.array(n_graphs)),
-        _pointers(np.array(sizes)),
+        _make_pointers(np.array(n_graphs)),
+        _make_pointers(np.array(sizes)),
         np.array(n_better, dtype=np.int32),
         np.concatenate(members),
         np.array(weight, dtype=np.float64),
@@ -248,7 +248,7 @@ def _checked_graphs(
     except (TypeError, IndexError, KeyError):
         raise ParameterError(f"{where} must return a list of (A, B) or (A, B, weight)") from None
     for a, b, weight in graphs:
-        better, worse = (_positions(side, len(relevance), where) for side in (a, b))
+        better, worse = (_check_positions(side, len(relevance), where) for side in (a, b))
         if not relevance[better].min() > relevance[worse].max():
             raise ParameterError(
                 f"{where} returned A={better.tolist()}, B={worse.tolist()}: every item of A must "
@@ -259,7 +259,7 @@ def _checked_graphs(
         yield better, worse, float(weight)
 
 
-def _positions(side: Any, n_items: int, where: str) -> NDArray[np.int32]:
+def _check_positions(side: Any, n_items: int, where: str) -> NDArray[np.int32]:
     found = np.asarray(side)
     if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu":
         raise ParameterError(f"{where} returned {side!r}: A and B must be lists of positions")

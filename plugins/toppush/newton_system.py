@@ -160,14 +160,14 @@ class _Active:
 def _add_sums(sums: Any, weight: Vector, starts: NDArray[np.int64], block: Any) -> Any:
     """Add the sums of rows, times their weight, from each of the starts to the next."""
     if sparse.issparse(sums):
-        return sums + _summing(weight, starts) @ block
+        return sums + _make_summing(weight, starts) @ block
     first = int(np.searchsorted(starts, 0, side="right")) - 1
     last = int(np.searchsorted(starts, len(weight)))
-    sums[first:last] += _summing(weight, starts[first : last + 1]) @ block
+    sums[first:last] += _make_summing(weight, starts[first : last + 1]) @ block
     return sums
 
 
-def _summing(weight: Vector, starts: NDArray[np.int64]) -> Any:
+def _make_summing(weight: Vector, starts: NDArray[np.int64]) -> Any:
     shape = (len(starts) - 1, len(weight))
     return sparse.csr_array((weight, np.arange(len(weight)), starts), shape=shape)
 

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import optimize
 
 from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
-from rankplug.optim.newton_cg import finite
+from rankplug.optim.newton_cg import require_finite
 from rankplug.optim.simplex_qp import maximise_on_simplex
 from rankplug.system.interruption import Overdue
 
@@ -117,7 +117,7 @@ class Planes:
         """
         n = len(self)
         offsets, gradients, H = self._offsets[:n], self._gradients[:n], C * self._gram[:n, :n]
-        finite(float(H.trace()))
+        require_finite(float(H.trace()))
         a = maximise_on_simplex(H, offsets, self._multipliers, tol=tol / C)
         self._multipliers = a
         self._idle[:n] = np.where(a > 0, 0, self._idle[:n] + 1)
@@ -172,13 +172,13 @@ def bundle_method(
     value, fresh = loss.move_to(w), w is None
     w = np.zeros(loss.n_columns) if w is None else w
     bracket = Bracket(w)
-    bracket.offer(w, finite(0.5 * float(w @ w) + C * value))
+    bracket.offer(w, require_finite(0.5 * float(w @ w) + C * value))
     if len(planes) == 1:
         planes.add(w, value, loss.gradient())
     gap, idle = bracket.gap, 0
     for n_iter in range(max_iter + 1):
-        minimum, bound = planes.minimise(C, _qp_tolerance(bracket, tol))
-        bracket.raise_bound(finite(bound))
+        minimum, bound = planes.minimise(C, _choose_tolerance(bracket, tol))
+        bracket.raise_bound(require_finite(bound))
         going = report(
             n_iter,
             objective=bracket.objective,
@@ -205,7 +205,7 @@ def bundle_method(
     return Certified(bracket, max_iter, "max_iter", loss.n_passes)
 
 
-def _qp_tolerance(bracket: Bracket[Vector], tol: float) -> float:
+def _choose_tolerance(bracket: Bracket[Vector], tol: float) -> float:
     """A small share of the gap, and of the gap that is asked for."""
     size = abs(bracket.objective)
     return _QP_SHARE_OF_GAP * max(min(bracket.gap, size), tol * size)
@@ -216,7 +216,7 @@ def _cut_at_minimum(
 ) -> tuple[Vector, float, Vector]:
     """The plane at the minimum of the model."""
     value = loss.move_to(minimum)
-    bracket.offer(minimum, finite(0.5 * float(minimum @ minimum) + C * value))
+    bracket.offer(minimum, require_finite(0.5 * float(minimum @ minimum) + C * value))
     return minimum, value, loss.gradient()
 
 
@@ -229,13 +229,13 @@ def _cut_after_line_search(
     """
     direction = minimum - bracket.w
     loss.aim_at(minimum)
-    length = _line_search(loss, C, bracket, direction)
+    length = _search_line(loss, C, bracket, direction)
     step = further * (1.0 - length)
     w = bracket.w + step * direction
     return w, loss.loss_along(step), loss.gradient_along()
 
 
-def _line_search(loss: LineLoss, C: float, bracket: Bracket[Vector], direction: Vector) -> float:
+def _search_line(loss: LineLoss, C: float, bracket: Bracket[Vector], direction: Vector) -> float:
     """Go to about the least f along the direction; returns the step.
 
     f is convex and piecewise quadratic, so its slope rises; its root is bracketed and found by
@@ -253,33 +253,33 @@ def _line_search(loss: LineLoss, C: float, bracket: Bracket[Vector], direction: 
         value = loss.loss_along(step)
         return linear + step * square + C * loss.slope_along()
 
-    step = _root(slope_at, first)
+    step = _find_root(slope_at, first)
     w = start + step * direction
     objective = 0.5 * float(w @ w) + C * value
     if objective >= bracket.objective:
         return 0.0
-    bracket.offer(w, finite(objective))
+    bracket.offer(w, require_finite(objective))
     loss.accept()
     return step
 
 
-def _root(function: Callable[[float], float], at_zero: float) -> float:
+def _find_root(function: Callable[[float], float], at_zero: float) -> float:
     """About where a rising function, negative at zero, becomes positive; the last step tried."""
     flat = _FLAT * -at_zero
     values = {0.0: at_zero}
 
-    def flattened(step: float) -> float:
+    def flatten(step: float) -> float:
         if step not in values:
             values[step] = function(step)
         return 0.0 if abs(values[step]) <= flat else values[step]
 
     low, high = 0.0, 1.0
-    while flattened(high) < 0 and high < _LONGEST:
+    while flatten(high) < 0 and high < _LONGEST:
         low, high = high, 2.0 * high
-    if flattened(high) <= 0:
+    if flatten(high) <= 0:
         return high
     root = float(
-        optimize.brentq(flattened, low, high, xtol=1e-9, maxiter=_MAX_EVALUATIONS, disp=False)
+        optimize.brentq(flatten, low, high, xtol=1e-9, maxiter=_MAX_EVALUATIONS, disp=False)
     )
     if root != next(reversed(values)):
         function(root)

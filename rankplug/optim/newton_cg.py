@@ -125,7 +125,7 @@ def newton_cg(
 
     An iteration
 
-    1. reports value and gradient, and ends if both say that little is left (`settled`);
+    1. reports value and gradient, and ends if both say that little is left (`is_settled`);
     2. solves for the Newton direction by preconditioned conjugate gradients, not exactly;
     3. halves the step until f decreases enough, by scores that the products have yielded;
     4. moves there, and reads the features once for the new gradient.
@@ -139,7 +139,7 @@ def newton_cg(
     gradient_tol : float
         Stop when the norm of the gradient of f is at most this,
     decrease_tol : float
-        and f seems to be within this share of itself above its minimum, see `settled`.
+        and f seems to be within this share of itself above its minimum, see `is_settled`.
     max_iter : int
     preconditioner : Preconditioner
     report : callable
@@ -152,21 +152,21 @@ def newton_cg(
     point, last = start, None
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
-        norm = finite(float(np.linalg.norm(gradient)))
+        norm = require_finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
         if norm <= gradient_tol:
             decrease = None if last is None else last[0] - value
-            promise = partial(_promise, preconditioner, C, gradient)
-            if settled(value, norm, promise, decrease, decrease_tol):
+            promise = partial(_predict_decrease, preconditioner, C, gradient)
+            if is_settled(value, norm, promise, decrease, decrease_tol):
                 return Minimum(point, n_iter, "converged")
-        if not going or stalled(last, value, norm):
+        if not going or has_stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
         # Below its tolerance the gradient says nothing about how far to solve.
         gradient_goal = _CG_SHARE_OF_GOAL * gradient_tol if norm > gradient_tol else 0.0
         try:
-            moved = _step(loss, C, point, preconditioner, gradient_goal)
+            moved = _take_step(loss, C, point, preconditioner, gradient_goal)
         except Overdue:
             moved = None
         if moved is None:
@@ -175,13 +175,13 @@ def newton_cg(
     return Minimum(point, max_iter, "max_iter")
 
 
-def _step(
+def _take_step(
     loss: LinearLoss, C: float, point: Point, preconditioner: Preconditioner, gradient_goal: float
 ) -> Point | None:
     """The next point, None if there is no better one along the Newton direction."""
     value, gradient = point.objective(C), point.gradient(C)
-    direction = _newton_direction(loss, C, gradient, preconditioner, gradient_goal)
-    step = _line_search(loss, C, point.w, value, gradient, direction)
+    direction = _solve_for_direction(loss, C, gradient, preconditioner, gradient_goal)
+    step = _search_line(loss, C, point.w, value, gradient, direction)
     if step is None:
         return None
     length, loss_value = step
@@ -189,7 +189,7 @@ def _step(
     return Point(point.w + length * direction, loss_value, loss.gradient())
 
 
-def settled(
+def is_settled(
     value: float,
     norm: float,
     promise: Callable[[], float],
@@ -211,30 +211,30 @@ def settled(
     return promise() <= enough
 
 
-def _promise(preconditioner: Preconditioner, C: float, gradient: Vector) -> float:
+def _predict_decrease(preconditioner: Preconditioner, C: float, gradient: Vector) -> float:
     return 0.5 * float(gradient @ preconditioner.at(C)(gradient))
 
 
-def stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:
+def has_stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:
     """Whether rounding errors rule: neither f nor the norm of its gradient went down."""
     return last is not None and value >= last[0] * (1 - ROUNDING) and norm >= last[1]
 
 
-def finite(number: float) -> float:
+def require_finite(number: float) -> float:
     """The number itself; `FloatingPointError` if it is infinite or NaN."""
     if not math.isfinite(number):
         raise FloatingPointError("a norm or curvature is too large for floating point")
     return number
 
 
-def positive(number: float) -> float:
+def require_positive(number: float) -> float:
     """The number itself; `FloatingPointError` if it is 0, which underflow makes, or not finite."""
     if not 0.0 < number < math.inf:
         raise FloatingPointError("a curvature is too large or too small for floating point")
     return number
 
 
-def _newton_direction(
+def _solve_for_direction(
     loss: LinearLoss,
     C: float,
     gradient: Vector,
@@ -259,7 +259,7 @@ def _newton_direction(
         loss_product = loss.hessian_product(search)
         preconditioner.observe(search, loss_product)
         product = search + C * loss_product
-        step = square / positive(float(search @ product))
+        step = square / require_positive(float(search @ product))
         p += step * search
         loss.extend_direction(step)
         residual -= step * product
@@ -271,7 +271,7 @@ def _newton_direction(
     return p
 
 
-def _line_search(
+def _search_line(
     loss: LinearLoss, C: float, w: Vector, value: float, gradient: Vector, direction: Vector
 ) -> tuple[float, float] | None:
     """The first of the steps 1, 1/2, 1/4, ... that decreases f enough, and the loss there."""

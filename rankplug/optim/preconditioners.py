@@ -148,7 +148,7 @@ class Corrected:
         """The approximate inverse for this C."""
         base = self._base.at(C)
         pairs = [_Pair.of(v, v + C * product) for v, product in self._known]
-        return partial(_corrected, base, pairs)
+        return partial(_apply_corrections, base, pairs)
 
     def observe(self, v: Vector, product: Vector) -> None:
         """Keep the pair for the next direction."""
@@ -182,7 +182,7 @@ class _Pair(NamedTuple):
         return cls(v, y, float(v @ y))
 
 
-def _corrected(base: Operator, pairs: list[_Pair], r: Vector) -> Vector:
+def _apply_corrections(base: Operator, pairs: list[_Pair], r: Vector) -> Vector:
     """The two loops of L-BFGS."""
     r, shares = r.copy(), []
     for v, y, v_y in reversed(pairs):

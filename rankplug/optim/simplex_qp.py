@@ -81,7 +81,7 @@ def _maximise_on_support(
         largest = a[support].argmax()
         support[largest], support[-1] = support[-1], support[largest]
         before = a[support]
-        step = _step(H[support[:, None], support], gradient[support], shift)
+        step = _find_step(H[support[:, None], support], gradient[support], shift)
         after = before + step
         if after.min() >= 0.0:
             a[support] = after
@@ -97,7 +97,7 @@ def _maximise_on_support(
     a /= a.sum()
 
 
-def _step(H: NDArray[np.float64], gradient: Vector, shift: float) -> Vector:
+def _find_step(H: NDArray[np.float64], gradient: Vector, shift: float) -> Vector:
     """The maximiser of ``g.s - 1/2 s'(H + shift I)s`` with sum s = 0.
 
     In differences from the last column, so that the sum is zero without cancellation.

@@ -23,9 +23,9 @@ from rankplug.optim.newton_cg import (
     LinearLoss,
     Point,
     Preconditioner,
-    finite,
+    has_stalled,
     newton_cg,
-    stalled,
+    require_finite,
 )
 from rankplug.system.interruption import Overdue, raise_if_overdue
 
@@ -111,12 +111,12 @@ def smoothed_newton(
         goal = tol * abs(bracket.objective)
         here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
         try:
-            if 0.5 * here[1] ** 2 <= _SMOOTH_ENOUGH * gap or stalled(last, *here):
+            if 0.5 * here[1] ** 2 <= _SMOOTH_ENOUGH * gap or has_stalled(last, *here):
                 value = loss.narrow(loss.width * _shrink(goal, gap))
                 point = Point(point.w, value, loss.gradient())
                 here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
             last = here
-            point = _newton_step(loss, C, point, goal, preconditioner)
+            point = _take_newton_step(loss, C, point, goal, preconditioner)
             raise_if_overdue()  # then Newton's method gave up in the middle
         except Overdue:
             return Certified(bracket, n_iter, "stopped", loss.n_passes)
@@ -132,8 +132,8 @@ def _certify(loss: SmoothedLoss, C: float, point: Point, bracket: Bracket[Vector
     primal = 0.5 * float(point.w @ point.w) + C * loss.hinge()
     dual_w = C * point.loss_gradient
     dual = C * loss.total_slope() - 0.5 * float(dual_w @ dual_w)
-    bracket.offer(point.w, finite(primal))
-    bracket.raise_bound(finite(dual))
+    bracket.offer(point.w, require_finite(primal))
+    bracket.raise_bound(require_finite(dual))
     return primal - dual
 
 
@@ -143,7 +143,7 @@ def _shrink(goal: float, gap: float) -> float:
     return min(max(float(np.sqrt(_AIM * goal / max(gap, goal))), least), most)
 
 
-def _newton_step(
+def _take_newton_step(
     loss: SmoothedLoss, C: float, point: Point, goal: float, preconditioner: Preconditioner
 ) -> Point:
     return newton_cg(

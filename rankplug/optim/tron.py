@@ -23,10 +23,10 @@ from rankplug.optim.newton_cg import (
     LinearLoss,
     Minimum,
     Point,
-    finite,
-    positive,
-    settled,
-    stalled,
+    has_stalled,
+    is_settled,
+    require_finite,
+    require_positive,
 )
 from rankplug.system.interruption import Overdue, interrupted
 
@@ -53,17 +53,17 @@ def tron(
     radius = float(np.linalg.norm(point.gradient(C)))
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
-        norm = finite(float(np.linalg.norm(gradient)))
+        norm = require_finite(float(np.linalg.norm(gradient)))
         going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
-        if norm <= gradient_tol and settled(value, norm, lambda: 0.0, decrease, decrease_tol):
+        if norm <= gradient_tol and is_settled(value, norm, lambda: 0.0, decrease, decrease_tol):
             return Minimum(point, n_iter, "converged")
-        if not going or stalled(last, value, norm):
+        if not going or has_stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
         last = None
         try:
-            step, residual = _steihaug(loss, C, gradient, radius)
+            step, residual = _solve_within(loss, C, gradient, radius)
             w, loss_value = point.w + step, loss.loss_along(1.0)
             actual = 0.5 * float(w @ w) + C * loss_value - value
             slope = float(gradient @ step)
@@ -74,7 +74,7 @@ def tron(
             if n_iter == 0:
                 radius = min(radius, length)
             if not negligible:
-                radius = _new_radius(radius, length, slope, actual, predicted)
+                radius = _update_radius(radius, length, slope, actual, predicted)
             if negligible or actual < _ETA[0] * predicted:
                 last, decrease = (value, norm), -actual
                 loss.accept()
@@ -84,7 +84,7 @@ def tron(
     return Minimum(point, max_iter, "max_iter")
 
 
-def _new_radius(
+def _update_radius(
     radius: float, length: float, slope: float, actual: float, predicted: float
 ) -> float:
     """Shrink, keep or grow the region by how well the quadratic model predicted the decrease.
@@ -102,7 +102,9 @@ def _new_radius(
     return max(radius, min(alpha * length, _SIGMA[2] * radius))
 
 
-def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tuple[Vector, Vector]:
+def _solve_within(
+    loss: LinearLoss, C: float, gradient: Vector, radius: float
+) -> tuple[Vector, Vector]:
     """Conjugate gradients within a ball: the step and its residual ``-gradient - H step``."""
     step = np.zeros_like(gradient)
     residual = -gradient
@@ -112,9 +114,9 @@ def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tu
     loss.start_direction()
     for _ in range(MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)
-        alpha = square / positive(float(search @ product))
+        alpha = square / require_positive(float(search @ product))
         if np.linalg.norm(step + alpha * search) > radius:
-            alpha = _to_boundary(step, search, radius)
+            alpha = _reach_boundary(step, search, radius)
             square = 0.0
         step += alpha * search
         loss.extend_direction(alpha)
@@ -128,7 +130,7 @@ def _steihaug(loss: LinearLoss, C: float, gradient: Vector, radius: float) -> tu
     return step, residual
 
 
-def _to_boundary(step: Vector, search: Vector, radius: float) -> float:
+def _reach_boundary(step: Vector, search: Vector, radius: float) -> float:
     """The positive t with ``|step + t search| = radius``."""
     a, b = float(search @ search), float(step @ search)
     room = radius * radius - float(step @ step)

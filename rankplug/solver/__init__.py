@@ -1,7 +1,7 @@
 """The interface of solvers: what a plugin implements, and how solvers are found and run."""
 
 from rankplug.data import Task
-from rankplug.solver.base import Data, Objective, Solver, SolverTags, check_validation
+from rankplug.solver.base import Data, Solver, check_validation
 from rankplug.solver.families import (
     KernelSolver,
     LinearPathSolver,
@@ -12,6 +12,7 @@ from rankplug.solver.families import (
 from rankplug.solver.paths import iterate_path, path
 from rankplug.solver.registry import SolverInfo, list_solvers, make_solver, solver_class
 from rankplug.solver.result import Callback, Monitor, Progress, SolverResult, Status
+from rankplug.solver.tags import Objective, SolverTags
 
 __all__ = [
     "Callback",

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
-from rankplug.data import LabelRankingData, RankingData, Task
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import (
@@ -23,10 +23,11 @@ from rankplug.parameters import (
     Parameter,
     Real,
     check_parameters,
-    declared_parameters,
+    collect_parameters,
 )
 from rankplug.shards import RemoteRankingData
 from rankplug.solver.result import Callback, Monitor, SolverResult
+from rankplug.solver.tags import Objective, SolverTags
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyData",
     "Data",
-    "Objective",
     "RandomState",
     "Solver",
-    "SolverTags",
     "as_generator",
     "check_validation",
 ]
@@ -50,73 +49,6 @@ _ROUNDING = 1e-8
 Data: TypeAlias = RankingData | LabelRankingData
 AnyData: TypeAlias = Data | RemoteRankingData
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-
-
-@dataclass(frozen=True)
-class SolverTags:
-    """What a solver can do.
-
-    Attributes
-    ----------
-    tasks : tuple of "query-document" and "label-ranking"
-    problem : str
-        The problem it solves, in one line.
-    reference : str
-        Where the method comes from.
-    exact : bool
-        Finds the minimum of a stated convex problem: the order of the rows, rows without a
-        preference and queries of weight zero change nothing.
-    sparse : bool
-        Takes sparse features.
-    duality_gap : bool
-        Its results carry a certified duality gap.
-    warm_start : bool
-        `Solver.solve` can start from an earlier result or model.
-    kernel : bool
-        Can use kernel functions.
-    validation : bool
-        Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
-    distributed : bool
-        Takes `RemoteRankingData`, as it sees data through `rankplug.objectives.open_pairs` only, or
-        knows how to work on a cluster.
-    learns : bool
-        Ranks well what can be learned; False for sanity rankers.
-    requires : tuple of str
-        Modules it needs beyond rankplug's own dependencies.
-    """
-
-    tasks: tuple[Task, ...]
-    problem: str
-    reference: str
-    exact: bool = True
-    sparse: bool = True
-    duality_gap: bool = False
-    warm_start: bool = False
-    kernel: bool = False
-    validation: bool = False
-    distributed: bool = False
-    learns: bool = True
-    requires: tuple[str, ...] = ()
-
-    def replace(self, **changes: Any) -> SolverTags:
-        """The same tags but for some."""
-        return replace(self, **changes)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What a solver minimises, to be compared: equal ones have the same minimum on the same data.
-
-    Attributes
-    ----------
-    problem : str
-        Its name, the same in all solvers of the problem.
-    parameters : mapping of str to value
-        Those that enter it, under the same names in all of these solvers.
-    """
-
-    problem: str
-    parameters: Mapping[str, Any] = field(hash=False)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
@@ -161,7 +93,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        declared = declared_parameters(cls)
+        declared = collect_parameters(cls)
         if not declared or vars(cls).keys() & {"__init__", "parameters"}:
             return
         dataclass(kw_only=True, repr=False, eq=False)(cls)
@@ -403,9 +335,8 @@ def _initial_model(
             f"init has {model.n_features} features but the data have {data.n_features}"
         )
     if model.n_labels != data.n_labels:
-        raise ParameterError(
-            f"init scores {_scored(model.n_labels)} but the data ask for {_scored(data.n_labels)}"
-        )
+        scored, asked = _name_scored(model.n_labels), _name_scored(data.n_labels)
+        raise ParameterError(f"init scores {scored} but the data ask for {asked}")
     return model
 
 
@@ -428,5 +359,5 @@ def _require_finite(name: str, result: SolverResult) -> None:
         )
 
 
-def _scored(n_labels: int | None) -> str:
+def _name_scored(n_labels: int | None) -> str:
     return "rows" if n_labels is None else f"{n_labels} labels"

@@ -33,8 +33,9 @@ from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.preconditioners import PreconditionerName
 from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
 from rankplug.shards import Shards
-from rankplug.solver.base import Data, Objective, Solver, SolverTags
+from rankplug.solver.base import Data, Solver
 from rankplug.solver.result import Monitor, SolverResult, Status
+from rankplug.solver.tags import Objective, SolverTags
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -93,9 +94,9 @@ class LinearPathSolver(Solver):
     """
 
     tags = SolverTags(
-        tasks=("query-document", "label-ranking"),
-        problem="min 1/2 |w|^2 + C sum over pairs of a loss of s_i - s_j",
-        reference="none",
+        ("query-document", "label-ranking"),
+        "min 1/2 |w|^2 + C sum over pairs of a loss of s_i - s_j",
+        "none",
         duality_gap=True,
         warm_start=True,
         distributed=True,
@@ -205,15 +206,11 @@ class KernelSolver(Solver):
 
 
 class TopSolver(Solver):
-    """Linear ranking at the top: positives above the highest negatives of their query.
+    """Linear ranking at the top: equation (11) of `rankplug.objectives.top`.
 
-        (11)  min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
-
-    ``t_q`` is the highest score of the negatives of query q, or the mean of the `top_k` highest.
-    The weights p_i have sum 1: for Q queries with m_q positives each is ``1 / (Q m_q)``, times
-    the query's weight over the mean weight. Queries with positives or negatives only are left out.
-
-    If the top cannot be separated, the optimum is w = 0 with value 1; then a warning says so.
+    1. `make_top_problem` splits the rows into positives and negatives;
+    2. `_minimise`, the solver's own, brackets the minimum, which is at most 1, that of w = 0;
+    3. a warning says so if the lower bound leaves no w that is better.
 
     Parameters
     ----------

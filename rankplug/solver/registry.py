@@ -15,7 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from rankplug.exceptions import ParameterError, SolverUnavailableError, UnknownNameError, nearest
-from rankplug.solver.base import Solver, SolverTags
+from rankplug.solver.base import Solver
+from rankplug.solver.tags import SolverTags
 
 __all__ = ["SolverInfo", "list_solvers", "make_solver", "solver_class"]
 
@@ -42,12 +43,14 @@ def list_solvers() -> list[SolverInfo]:
     causes a warning.
     """
     solvers = []
-    for _, point in sorted(_points().items()):
+    for _, point in sorted(_find_points().items()):
         try:
             solvers.append(_describe(point, _load(point)))
         except SolverUnavailableError as error:
             warnings.warn(str(error), stacklevel=2)
-            solvers.append(SolverInfo(point.name, (), "", "", False, str(error), _package(point)))
+            solvers.append(
+                SolverInfo(point.name, (), "", "", False, str(error), _find_package(point))
+            )
     return solvers
 
 
@@ -73,17 +76,17 @@ def make_solver(name: str, **params: Any) -> Solver:
 
 def solver_class(name: str) -> type[Solver]:
     """The class of a solver by its registered name; raises as `make_solver`."""
-    points = _points()
+    points = _find_points()
     if name not in points:
         raise UnknownNameError("solver", name, points)
     cls = _load(points[name])
     missing = _missing_modules(cls)
     if missing:
-        raise SolverUnavailableError(f"solver {name!r} needs {_installable(missing)}")
+        raise SolverUnavailableError(f"solver {name!r} needs {_advise_install(missing)}")
     return cls
 
 
-def _points() -> dict[str, EntryPoint]:
+def _find_points() -> dict[str, EntryPoint]:
     """The entry points by name."""
     return _scan(tuple(_package_folders()))
 
@@ -103,7 +106,7 @@ def _scan(_state: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
         first = points.setdefault(point.name, point)
         if first.value != point.value:
             warnings.warn(
-                f"packages {_package(first)} and {_package(point)} both name a solver "
+                f"packages {_find_package(first)} and {_find_package(point)} both name a solver "
                 f"{point.name!r}: {first.value} is used; uninstall one of them",
                 stacklevel=4,
             )
@@ -118,13 +121,13 @@ def _load(point: EntryPoint) -> type[Solver]:
             f"solver {point.name!r} ({point.value}) cannot be imported: "
             f"{type(error).__name__}: {error}"
         ) from error
-    fault = _fault(cls, point.name)
+    fault = _find_fault(cls, point.name)
     if fault:
         raise SolverUnavailableError(f"solver {point.name!r} ({point.value}) {fault}")
     return cls  # type: ignore[no-any-return]
 
 
-def _fault(cls: Any, name: str) -> str | None:
+def _find_fault(cls: Any, name: str) -> str | None:
     """What keeps a plugin's class from being a solver of that name."""
     if not (isinstance(cls, type) and issubclass(cls, Solver)):
         return "is not a subclass of rankplug.Solver"
@@ -140,13 +143,19 @@ def _fault(cls: Any, name: str) -> str | None:
 def _describe(point: EntryPoint, cls: type[Solver]) -> SolverInfo:
     tags = cls.tags
     missing = _missing_modules(cls)
-    reason = f"needs {_installable(missing)}" if missing else None
+    reason = f"needs {_advise_install(missing)}" if missing else None
     return SolverInfo(
-        point.name, tags.tasks, tags.problem, tags.reference, not missing, reason, _package(point)
+        point.name,
+        tags.tasks,
+        tags.problem,
+        tags.reference,
+        not missing,
+        reason,
+        _find_package(point),
     )
 
 
-def _package(point: EntryPoint) -> str | None:
+def _find_package(point: EntryPoint) -> str | None:
     return point.dist.name if point.dist is not None else None
 
 
@@ -161,5 +170,5 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _installable(modules: list[str]) -> str:
+def _advise_install(modules: list[str]) -> str:
     return f"{', '.join(modules)}: pip install {' '.join(modules)}"

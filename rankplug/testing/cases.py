@@ -17,7 +17,7 @@ from rankplug.exceptions import ConvergenceWarning
 from rankplug.solver import Solver, SolverResult, Task
 from rankplug.testing.problems import Problem, make_problem
 
-__all__ = ["Case", "arrays", "assert_close", "predict", "refusal"]
+__all__ = ["Case", "assert_close", "expect_refusal", "list_arrays", "predict"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def predict(result: SolverResult, problem: Problem) -> NDArray[np.float64]:
     return scores
 
 
-def arrays(data: Any) -> dict[str, NDArray[Any]]:
+def list_arrays(data: Any) -> dict[str, NDArray[Any]]:
     """All arrays that data consist of, by name."""
     found = {name: value for name, value in vars(data).items() if isinstance(value, np.ndarray)}
     if sparse.issparse(data.X):
@@ -89,7 +89,9 @@ def assert_close(actual: NDArray[Any], expected: NDArray[Any], dtype: Any = np.f
     assert_allclose(actual, expected, rtol=0, atol=share * float(np.ptp(expected)))
 
 
-def refusal(error: type[Exception], call: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+def expect_refusal(
+    error: type[Exception], call: Callable[..., Any], *args: Any, **kwargs: Any
+) -> str:
     """The message with which a call is refused; it is an `AssertionError` if it is not."""
     try:
         call(*args, **kwargs)

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from rankplug.exceptions import DataError
 from rankplug.solver import Task
-from rankplug.testing.cases import Case, arrays, assert_close, refusal
+from rankplug.testing.cases import Case, assert_close, expect_refusal, list_arrays
 from rankplug.testing.problems import make_problem
 
 
@@ -22,12 +22,12 @@ def nothing_is_modified(case: Case) -> None:
     for X in case.feature_kinds(problem.X):
         data = problem.data(X)
         attributes = dict(vars(case.solver))
-        before = {name: array.copy() for name, array in arrays(data).items()}
+        before = {name: array.copy() for name, array in list_arrays(data).items()}
         random_state = _global_random_state()
         case.solve(data)
         assert vars(case.solver) == attributes, "solve changed the solver"
         for name, array in before.items():
-            assert_array_equal(arrays(data)[name], array, err_msg=f"solve changed data.{name}")
+            assert_array_equal(list_arrays(data)[name], array, err_msg=f"solve changed data.{name}")
         assert _global_random_state() == random_state, "solve drew from np.random, not from rng"
 
 
@@ -36,7 +36,7 @@ def read_only_is_enough(case: Case) -> None:
     problem = case.problem()
     for X in case.feature_kinds(problem.X):
         data = problem.data(X)
-        for array in arrays(data).values():
+        for array in list_arrays(data).values():
             array.flags.writeable = False
         case.scores(data, problem)
 
@@ -53,7 +53,7 @@ def sparse_is_refused(case: Case) -> None:
     """A solver for dense features says how to get them."""
     problem = case.problem()
     data = problem.data(sparse.csr_array(problem.X))
-    message = refusal(DataError, case.solver.solve, data)
+    message = expect_refusal(DataError, case.solver.solve, data)
     assert "toarray" in message, f"the remedy, X.toarray(), is not named in: {message}"
 
 
@@ -110,7 +110,7 @@ def no_preference_is_refused(case: Case) -> None:
     """Without any preference there is nothing to learn."""
     problem = case.problem()
     constant = replace(problem, y=np.ones_like(problem.y)).data()
-    message = refusal(DataError, case.solver.solve, constant)
+    message = expect_refusal(DataError, case.solver.solve, constant)
     assert "no preference pair" in message, f"the cause is not named in: {message}"
 
 
@@ -118,9 +118,9 @@ def foreign_data_are_refused(case: Case) -> None:
     """Data of another task, and arrays, are not taken."""
     for task in set(get_args(Task)) - set(case.solver.tags.tasks):
         foreign = make_problem(task).data()
-        message = refusal(DataError, case.solver.solve, foreign)
+        message = expect_refusal(DataError, case.solver.solve, foreign)
         assert case.solver.name in message, f"the solver is not named in: {message}"
-    message = refusal(DataError, case.solver.solve, case.problem().X)
+    message = expect_refusal(DataError, case.solver.solve, case.problem().X)
     assert "from_arrays" in message, f"the remedy, from_arrays, is not named in: {message}"
 
 
@@ -129,7 +129,7 @@ def validation_data_are_checked(case: Case) -> None:
     problem, valid = case.problem(), case.problem(seed=1)
     case.scores(problem.data(), problem, valid=valid.data())
     narrow = valid.data(valid.X[:, :3])
-    message = refusal(DataError, case.solver.solve, problem.data(), valid=narrow)
+    message = expect_refusal(DataError, case.solver.solve, problem.data(), valid=narrow)
     assert "features" in message, f"features are not named in: {message}"
 
 

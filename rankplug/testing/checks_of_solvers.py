@@ -16,7 +16,7 @@ from rankplug.exceptions import ConvergenceWarning, ParameterError
 from rankplug.models import LinearModel, load_model
 from rankplug.parameters import check_parameters
 from rankplug.solver import Progress, SolverTags, Status, Task
-from rankplug.testing.cases import Case, assert_close, predict, refusal
+from rankplug.testing.cases import Case, assert_close, expect_refusal, predict
 from rankplug.testing.problems import pair_accuracy
 
 
@@ -47,7 +47,7 @@ def declares_its_parameters(case: Case) -> None:
     check_parameters(solver.name, solver.parameters, values)
     for name in values:
         wrong = clone(solver).set_params(**{name: object()})
-        message = refusal(ParameterError, wrong.solve, data)
+        message = expect_refusal(ParameterError, wrong.solve, data)
         assert f"{name}=" in message, f"{name} is not named in: {message}"
 
 
@@ -152,7 +152,7 @@ def stops_for_the_time_limit(case: Case) -> None:
     assert result.status == "time_limit", f"status {result.status!r} after the time limit"
     predict(result, problem)
     for limit in (0, -1.0, "1"):
-        message = refusal(ParameterError, case.solve, problem.data(), time_limit=limit)
+        message = expect_refusal(ParameterError, case.solve, problem.data(), time_limit=limit)
         assert "time_limit" in message, f"time_limit is not named in: {message}"
 
 
@@ -178,7 +178,7 @@ def starts_warm(case: Case) -> None:
         if case.solver.tags.exact:
             assert_close(predict(warm, problem), predict(cold, problem))
     narrow = problem.data(problem.X[:, :3])
-    message = refusal(ParameterError, case.solve, narrow, init=cold)
+    message = expect_refusal(ParameterError, case.solve, narrow, init=cold)
     assert "features" in message, f"features are not named in: {message}"
 
 
@@ -186,5 +186,5 @@ def refuses_init(case: Case) -> None:
     """A solver that cannot start from a model says so."""
     problem = case.problem()
     init = LinearModel(np.zeros(problem.X.shape[1]))
-    message = refusal(ParameterError, case.solve, problem.data(), init=init)
+    message = expect_refusal(ParameterError, case.solve, problem.data(), init=init)
     assert "init" in message, f"init is not named in: {message}"

@@ -70,19 +70,19 @@ def _always(_: Case) -> bool:
     return True
 
 
-def _exact(case: Case) -> bool:
+def _is_exact(case: Case) -> bool:
     return case.solver.tags.exact
 
 
-def _described(case: Case) -> bool:
+def _has_objective(case: Case) -> bool:
     return case.solver.describe_objective() is not None
 
 
-def _limited(case: Case) -> bool:
+def _has_limit(case: Case) -> bool:
     return case.has("tol") and case.has(case.solver.iteration_limit)
 
 
-def _weighted(case: Case) -> bool:
+def _has_weights(case: Case) -> bool:
     return case.solver.tags.exact and case.task == "query-document"
 
 
@@ -91,8 +91,8 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.copies_are_equal, _always),
     (solvers.declares_its_parameters, _always),
     (objectives.describes_its_objective, _always),
-    (objectives.changes_its_objective_with_the_minimum, _described),
-    (objectives.agrees_with_solvers_of_its_objective, _described),
+    (objectives.changes_its_objective_with_the_minimum, _has_objective),
+    (objectives.agrees_with_solvers_of_its_objective, _has_objective),
     (solvers.returns_sensible_numbers, _always),
     (solvers.closes_the_gap, lambda case: case.solver.tags.duality_gap and case.has("tol")),
     (solvers.predicts_finite_scores, _always),
@@ -102,18 +102,18 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.tells_the_callback, _always),
     (solvers.stops_for_the_callback, _always),
     (solvers.stops_for_the_time_limit, _always),
-    (solvers.tells_max_iter, _limited),
+    (solvers.tells_max_iter, _has_limit),
     (solvers.starts_warm, lambda case: case.solver.tags.warm_start),
     (solvers.refuses_init, lambda case: not case.solver.tags.warm_start),
     (data.nothing_is_modified, _always),
     (data.read_only_is_enough, _always),
     (data.feature_kinds_agree, _always),
     (data.sparse_is_refused, lambda case: not case.solver.tags.sparse),
-    (data.row_order_is_irrelevant, _exact),
+    (data.row_order_is_irrelevant, _is_exact),
     (data.silent_rows_are_legal, _always),
-    (data.silent_rows_change_nothing, _exact),
-    (data.weight_zero_drops_a_query, _weighted),
-    (data.weight_two_repeats_a_query, _weighted),
+    (data.silent_rows_change_nothing, _is_exact),
+    (data.weight_zero_drops_a_query, _has_weights),
+    (data.weight_two_repeats_a_query, _has_weights),
     (data.any_real_relevance_is_taken, _always),
     (data.no_preference_is_refused, _always),
     (data.foreign_data_are_refused, _always),

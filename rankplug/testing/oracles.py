@@ -33,7 +33,7 @@ def pair_differences(
     For label ranking, an instance is a query and label r of instance i the row ``e_r (x) x_i``.
     """
     differences, queries = [], []
-    for q, (rows, relevance) in enumerate(_queries(data)):
+    for q, (rows, relevance) in enumerate(_iterate_queries(data)):
         better, worse = np.nonzero(relevance[:, None] > relevance[None, :])
         differences.append(rows[better] - rows[worse])
         queries.append(np.full(len(better), q))
@@ -95,7 +95,7 @@ def minimise_squared_hinge(
     return np.asarray(found.x), float(found.fun)
 
 
-def _queries(
+def _iterate_queries(
     data: RankingData | LabelRankingData,
 ) -> list[tuple[NDArray[np.float64], Vector]]:
     features: Any = data.X

@@ -69,10 +69,10 @@ def make_problem(task: Task, *, noise: float = 1.0, seed: int = 0) -> Problem:
     n_features = 5
     if task == "query-document":
         qid = np.repeat(np.arange(14), rng.integers(3, 9, size=14))
-        X = _features(rng, len(qid), n_features)
+        X = _make_features(rng, len(qid), n_features)
         utility = X @ rng.normal(size=n_features) + noise * rng.normal(size=len(qid))
         return Problem(X, np.digitize(utility, [-1.0, 1.0]).astype(np.float64), qid)
-    X = _features(rng, 30, n_features)
+    X = _make_features(rng, 30, n_features)
     utilities = X @ rng.normal(size=(n_features, 4)) + noise * rng.normal(size=(30, 4))
     return Problem(X, np.digitize(utilities, [-1.0, 1.0]).astype(np.float64), None)
 
@@ -93,7 +93,9 @@ def pair_accuracy(problem: Problem, scores: NDArray[np.float64]) -> float:
     return float(right / total)
 
 
-def _features(rng: np.random.Generator, n_samples: int, n_features: int) -> NDArray[np.float64]:
+def _make_features(
+    rng: np.random.Generator, n_samples: int, n_features: int
+) -> NDArray[np.float64]:
     X = rng.normal(size=(n_samples, n_features))
     X[rng.random(size=X.shape) < 0.3] = 0.0
     X[:, 1] = 0.0

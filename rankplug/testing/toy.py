@@ -47,7 +47,9 @@ class PairDirection(Solver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        net_wins = np.concatenate([weight * _net_wins(y) for y, weight in _queries(data)])
+        net_wins = np.concatenate(
+            [weight * _count_net_wins(y) for y, weight in _iterate_queries(data)]
+        )
         model: LinearModel | LabelLinearModel
         if isinstance(data, RankingData):
             model = LinearModel(self.C * (data.X.T @ net_wins))
@@ -66,7 +68,7 @@ class PairDirection(Solver):
         )
 
 
-def _queries(data: Data) -> Iterator[tuple[NDArray[np.float64], float]]:
+def _iterate_queries(data: Data) -> Iterator[tuple[NDArray[np.float64], float]]:
     """Relevance and weight of each query; an instance of label ranking is one."""
     if isinstance(data, RankingData):
         weights = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
@@ -77,7 +79,7 @@ def _queries(data: Data) -> Iterator[tuple[NDArray[np.float64], float]]:
             yield relevance, 1.0
 
 
-def _net_wins(y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _count_net_wins(y: NDArray[np.float64]) -> NDArray[np.float64]:
     """How many rows each row beats, less how many it loses to; NaN does neither."""
     better = (y[:, None] > y).astype(np.float64)
     net: NDArray[np.float64] = better.sum(axis=1) - better.sum(axis=0)

@@ -25,10 +25,10 @@ def convergence(report: Report, canvas: Canvas) -> list[Plot]:
     for group in same_objective(report.competitors):
         lowest = _lower_bound(group)
         steps = ("n_passes", "passes over the data")
-        if not all(_recorded(outcome, "n_passes").size for outcome in group):
+        if not all(_read_columns(outcome, "n_passes").size for outcome in group):
             steps = ("n_iter", "iterations")
         panels = [
-            _panel(group, lowest, column, unit, canvas)
+            _draw_panel(group, lowest, column, unit, canvas)
             for column, unit in (steps, ("seconds", "seconds"))
         ]
         title = ", ".join(shorten(outcome.name) for outcome in group)
@@ -47,7 +47,7 @@ def same_objective(outcomes: tuple[Outcome, ...]) -> list[list[Outcome]]:
     """
     groups: list[tuple[Objective | None, list[Outcome]]] = []
     for outcome in outcomes:
-        if outcome.result is None or _recorded(outcome, "objective").size < 2:
+        if outcome.result is None or _read_columns(outcome, "objective").size < 2:
             continue
         solver = _solver(outcome)
         objective = None if solver is None else solver.describe_objective()
@@ -68,19 +68,19 @@ def _solver(outcome: Outcome) -> Solver | None:
         return None
 
 
-def _panel(group: list[Outcome], lowest: float, column: str, unit: str, canvas: Canvas) -> str:
+def _draw_panel(group: list[Outcome], lowest: float, column: str, unit: str, canvas: Canvas) -> str:
     scale = abs(lowest) if abs(lowest) > _SMALLEST else 1.0
     with canvas.axes(2.6) as axes:
         for outcome in group:
             style = canvas.styles[outcome.name]
-            places, objective = _recorded(outcome, column, "objective")
+            places, objective = _read_columns(outcome, column, "objective")
             distance = (objective - lowest) / scale
             above = distance > _SMALLEST
             axes.plot(
                 places[above], distance[above], style.marker, color=style.color, linestyle="solid",
                 markevery=0.15,
             )  # fmt: skip
-            certified, gap = _recorded(outcome, column, "duality_gap")
+            certified, gap = _read_columns(outcome, column, "duality_gap")
             above = gap > _SMALLEST * scale
             axes.plot(certified[above], gap[above] / scale, ":", color=style.color)
             final = outcome.result.duality_gap if outcome.result is not None else None
@@ -106,10 +106,12 @@ def _lower_bound(group: list[Outcome]) -> float:
         for one in results
         if one.objective is not None and one.duality_gap is not None
     ]
-    return max(certified) if certified else min(_recorded(one, "objective").min() for one in group)
+    return (
+        max(certified) if certified else min(_read_columns(one, "objective").min() for one in group)
+    )
 
 
-def _recorded(outcome: Outcome, *columns: str) -> NDArray[np.float64]:
+def _read_columns(outcome: Outcome, *columns: str) -> NDArray[np.float64]:
     """Columns of the history, of the rows where all of them are known and finite."""
     history = outcome.result.history if outcome.result is not None else ()
     rows = [[row.get(column, math.nan) for column in columns] for row in history]
