@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from rankplug.system.cores import available_cores, survive_forks
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["BoostedTrees", "log_name"]
+__all__ = ["BoostedTrees", "Training", "log_name"]
 
 _LARGEST_SEED = 2**31 - 1  # both libraries keep it in 32 bits
 
@@ -39,6 +40,29 @@ class _MetricName(Parameter):
 
     def __str__(self) -> str:
         return "the name of a metric that is better the greater, such as 'ndcg@10'"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a library needs to grow trees.
+
+    Attributes
+    ----------
+    data : RankingData, LabelRankingData or RemoteRankingData
+    valid : data of the same kind, or None
+        None if all rounds are to be built.
+    native : dict
+        The parameters of trees under the library's names; those of the objective are not in it.
+    monitor : Monitor
+    start : Model or None
+        To whose scores the trees add; None is 0.
+    """
+
+    data: Any
+    valid: Data | None
+    native: dict[str, Any]
+    monitor: Monitor
+    start: Model | None
 
 
 class BoostedTrees(Solver):
@@ -108,11 +132,6 @@ class BoostedTrees(Solver):
     def _size_space(self) -> dict[str, BaseDistribution]:
         """The parameters that bound a tree's size."""
 
-    @property
-    @abstractmethod
-    def _native_error(self) -> type[Exception]:
-        """What the library raises about the data."""
-
     @abstractmethod
     def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
         """The same settings under the library's names."""
@@ -126,15 +145,8 @@ class BoostedTrees(Solver):
         """The relevance that the training sees."""
 
     @abstractmethod
-    def _grow(
-        self,
-        data: Data,
-        valid: Data | None,
-        native: dict[str, Any],
-        monitor: Monitor,
-        start: Model | None,
-    ) -> Model:
-        """The trees that the library grows; `valid` is None if all rounds are to be built."""
+    def _grow(self, training: Training) -> Model:
+        """The trees that the library grows, each round reported to the monitor."""
 
     def _solve(
         self,
@@ -156,13 +168,10 @@ class BoostedTrees(Solver):
     ) -> SolverResult:
         """Grow trees that add to the scores of `start`, which are 0 if it is None."""
         survive_forks()
-        held_out = self._held_out(valid)
-        native = self._native_parameters(rng)
+        held_out, native = self._held_out(valid), self._native_parameters(rng)
         with self._errors_translated():
-            model = self._grow(data, held_out, native, monitor, start)
-        return self._result(model, monitor, len(monitor.history))
-
-    def _result(self, model: Model, monitor: Monitor, n_rounds: int) -> SolverResult:
+            model = self._grow(Training(data, held_out, native, monitor, start))
+        n_rounds = int(monitor.history[-1]["n_iter"]) if monitor.history else 0
         return SolverResult(
             model=model,
             status=monitor.interruption or "converged",
@@ -192,7 +201,9 @@ class BoostedTrees(Solver):
         """The library's errors as `DataError`, without its stack traces."""
         try:
             yield
-        except self._native_error as error:
+        except Exception as error:
+            if type(error).__module__.split(".")[0] != self.library.lower():
+                raise
             message = str(error).split("\nStack trace")[0]
             reason = message.split("Check failed: ")[-1].strip()
             remedy = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -11,11 +11,10 @@ from scipy import sparse
 from rankplug.boosting import ranking_metric
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
-from rankplug.models import Model
 from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SolverTags
-from rankplug_plugins.boosting.boosted_trees import BoostedTrees, log_name
+from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
 from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.losses import (
     PairLoss,
@@ -35,6 +34,17 @@ _LARGEST_QUERY = 10_000  # that LightGBM's ranking objectives take
 _GAIN_STEPS = 1_000  # of real relevance, whose gains are made integers
 
 
+# What holds of all of them.
+_TAGS = SolverTags(
+    tasks=("query-document",),
+    problem="boosted trees",
+    reference="Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017",
+    exact=False,
+    validation=True,
+    requires=("lightgbm",),
+)
+
+
 class LightGBMTrees(BoostedTrees):
     """Boosted trees by LightGBM; a subclass says for which loss.
 
@@ -51,13 +61,6 @@ class LightGBMTrees(BoostedTrees):
     num_leaves: Annotated[int, Integer(2, 131072)] = 31
     min_child_samples: Annotated[int, Integer(0)] = 20
 
-    @property
-    def _native_error(self) -> type[Exception]:
-        from lightgbm.basic import LightGBMError
-
-        error: type[Exception] = LightGBMError
-        return error
-
     def _size_space(self) -> dict[str, BaseDistribution]:
         from optuna.distributions import IntDistribution
 
@@ -66,19 +69,12 @@ class LightGBMTrees(BoostedTrees):
             "min_child_samples": IntDistribution(1, 200, log=True),
         }
 
-    def _grow(
-        self,
-        data: Data,
-        valid: Data | None,
-        native: dict[str, Any],
-        monitor: Monitor,
-        start: Model | None,
-    ) -> LightGBMModel:
+    def _grow(self, training: Training) -> LightGBMModel:
         import lightgbm
 
-        assert isinstance(data, RankingData)
+        data, valid, monitor = training.data, training.valid, training.monitor
         train = lightgbm.Dataset(
-            _features(data), weight=data.row_weight, params=native, **self._labels(data)
+            _features(data), weight=data.row_weight, params=training.native, **self._labels(data)
         )
         watched: dict[str, Any] = {}
         if valid is not None:
@@ -90,7 +86,7 @@ class LightGBMTrees(BoostedTrees):
         _require_variation(train)
         progress = _Progress(monitor, self.eval_metric, self.early_stopping_rounds)
         booster = lightgbm.train(
-            {**native, **self._native_objective(data)},
+            {**training.native, **self._native_objective(data)},
             train,
             num_boost_round=self.n_estimators,
             callbacks=[progress],
@@ -152,13 +148,9 @@ class LightGBMLambdarank(LightGBMTrees):
     """
 
     name = "lightgbm-lambdarank"
-    tags = SolverTags(
-        tasks=("query-document",),
+    tags = replace(
+        _TAGS,
         problem="boosted trees on pairs with a top row, logistic loss weighed by change in NDCG",
-        reference="Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017",
-        exact=False,
-        validation=True,
-        requires=("lightgbm",),
     )
 
     objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank"
@@ -221,13 +213,10 @@ class LightGBMAllPairs(LightGBMTrees):
     """
 
     name = "lightgbm-all-pairs"
-    tags = SolverTags(
-        tasks=("query-document",),
+    tags = replace(
+        _TAGS,
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Ke et al., LightGBM (2017), with the loss of Lee and Lin (2014)",
-        exact=False,
-        validation=True,
-        requires=("lightgbm",),
     )
 
     loss: PairLoss = "squared-hinge"

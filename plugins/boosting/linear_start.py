@@ -16,9 +16,10 @@ from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Parameter, Positive
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags, make_solver
+from rankplug.solver import Data, Monitor, Solver, SolverResult, make_solver
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs
+from rankplug_plugins.boosting.xgboost_trees import XGBOOST_TAGS
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -60,13 +61,10 @@ class LinearThenBoost(XGBoostAllPairs):
     """
 
     name = "linear-then-boost"
-    tags = SolverTags(
-        tasks=("query-document",),
+    tags = replace(
+        XGBOOST_TAGS,
         problem="a linear rankSVM, then boosted trees on all pairs from its scores",
         reference="Lee and Lin (2014), then Chen and Guestrin, KDD 2016",
-        exact=False,
-        validation=True,
-        requires=("xgboost",),
     )
     linear: Annotated[str | Solver, _SolverOrName()] = "tree-tron"
     C: Positive | None = None

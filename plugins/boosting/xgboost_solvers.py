@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -9,10 +10,10 @@ from numpy.typing import NDArray
 
 from rankplug.data import RankingData
 from rankplug.exceptions import ParameterError
-from rankplug.models import Model
 from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, SolverResult, SolverTags
+from rankplug.solver import Data
+from rankplug_plugins.boosting.boosted_trees import Training
 from rankplug_plugins.boosting.losses import (
     PairLoss,
     PairWeight,
@@ -24,7 +25,7 @@ from rankplug_plugins.boosting.losses import (
 )
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
-from rankplug_plugins.boosting.xgboost_trees import XGBoostTrees
+from rankplug_plugins.boosting.xgboost_trees import XGBOOST_TAGS, XGBoostTrees
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -93,14 +94,11 @@ class XGBoostPairwise(_SampledPairs):
     """
 
     name = "xgboost-pairwise"
-    tags = SolverTags(
+    tags = replace(
+        XGBOOST_TAGS,
         tasks=("query-document", "label-ranking"),
         problem="boosted trees on sampled pairs, logistic loss log(1 + exp(-(s_i - s_j)))",
-        reference="Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016",
-        exact=False,
-        validation=True,
         distributed=True,
-        requires=("xgboost",),
     )
     objective: Literal["rank:pairwise", "rank:ndcg", "rank:map"] = "rank:pairwise"
 
@@ -121,25 +119,18 @@ class XGBoostPairwise(_SampledPairs):
     def _labels(self, data: Data) -> NDArray[np.float64]:
         return levels(data) if self.objective == "rank:pairwise" else data.relevance
 
-    def _solve(
-        self,
-        data: Data,
-        init: Model | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
-        valid: Data | None = None,
-    ) -> SolverResult:
-        if not isinstance(data, RemoteRankingData):
-            return super()._solve(data, init, monitor, rng, valid)
+    def _grow(self, training: Training) -> XGBoostModel:
+        if not isinstance(training.data, RemoteRankingData):
+            return super()._grow(training)
         booster = boost_on_cluster(
-            data,
-            {**self._native_parameters(rng), **self._native_objective(data)},
+            training.data,
+            {**training.native, "objective": self.objective, **self._pairs()},
             n_rounds=self.n_estimators,
             zeros=self.zeros,
             max_bin=self.max_bin,
         )
-        monitor.report(self.n_estimators)
-        return self._result(XGBoostModel(booster, self.zeros), monitor, self.n_estimators)
+        training.monitor.report(self.n_estimators)
+        return XGBoostModel(booster, self.zeros)
 
 
 class XGBoostNdcg(_SampledPairs):
@@ -162,13 +153,10 @@ class XGBoostNdcg(_SampledPairs):
     """
 
     name = "xgboost-ndcg"
-    tags = SolverTags(
-        tasks=("query-document",),
+    tags = replace(
+        XGBOOST_TAGS,
         problem="boosted trees on sampled pairs, logistic loss weighed by the change in NDCG",
         reference="Burges, From RankNet to LambdaRank to LambdaMART, MSR-TR-2010-82",
-        exact=False,
-        validation=True,
-        requires=("xgboost",),
     )
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
@@ -204,13 +192,11 @@ class XGBoostAllPairs(XGBoostTrees):
     """
 
     name = "xgboost-all-pairs"
-    tags = SolverTags(
+    tags = replace(
+        XGBOOST_TAGS,
         tasks=("query-document", "label-ranking"),
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Chen and Guestrin, KDD 2016, with the loss of Lee and Lin (2014)",
-        exact=False,
-        validation=True,
-        requires=("xgboost",),
     )
     loss: PairLoss = "squared-hinge"
     pair_weight: PairWeight = "sum"

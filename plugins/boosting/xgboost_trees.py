@@ -13,8 +13,8 @@ from rankplug.exceptions import DataError
 from rankplug.models import Model
 from rankplug.parameters import Integer, Real
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor
-from rankplug_plugins.boosting.boosted_trees import BoostedTrees, log_name
+from rankplug.solver import Data, Monitor, SolverTags
+from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
 from rankplug_plugins.boosting.losses import levels
 from rankplug_plugins.boosting.xgboost_matrices import quantile_matrix
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
@@ -22,7 +22,17 @@ from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["XGBoostTrees"]
+__all__ = ["XGBOOST_TAGS", "XGBoostTrees"]
+
+XGBOOST_TAGS = SolverTags(
+    tasks=("query-document",),
+    problem="boosted trees",
+    reference="Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016",
+    exact=False,
+    validation=True,
+    requires=("xgboost",),
+)
+"""What holds of all solvers that grow XGBoost's trees."""
 
 _VALID = "valid"
 
@@ -59,13 +69,6 @@ class XGBoostTrees(BoostedTrees):
     max_bin: Annotated[int, Integer(2, 65536)] = 256
     zeros: Literal["missing", "value"] = "missing"
 
-    @property
-    def _native_error(self) -> type[Exception]:
-        from xgboost.core import XGBoostError
-
-        error: type[Exception] = XGBoostError
-        return error
-
     def _size_space(self) -> dict[str, BaseDistribution]:
         from optuna.distributions import FloatDistribution, IntDistribution
 
@@ -88,30 +91,25 @@ class XGBoostTrees(BoostedTrees):
         """Only its order matters."""
         return levels(data)
 
-    def _grow(
-        self,
-        data: Data,
-        valid: Data | None,
-        native: dict[str, Any],
-        monitor: Monitor,
-        start: Model | None,
-    ) -> XGBoostModel:
+    def _grow(self, training: Training) -> XGBoostModel:
         import xgboost
 
+        data, valid, start = training.data, training.valid, training.start
         if valid is not None:
             self._check_features(valid)
         train = self._matrix(data, self._labels(data), start)
         evals = []
         if valid is not None:
             evals = [(self._matrix(valid, valid.relevance, start, ref=train), _VALID)]
+        progress = _progress(training.monitor, self.eval_metric, self.early_stopping_rounds)
         booster = xgboost.train(
-            {**native, **self._native_objective(data)},
+            {**training.native, **self._native_objective(data)},
             train,
             num_boost_round=self.n_estimators,
             obj=self._objective(data),
             evals=evals,
             custom_metric=ranking_metric(self.eval_metric),
-            callbacks=[_progress(monitor, self.eval_metric, self.early_stopping_rounds)],
+            callbacks=[progress],
             verbose_eval=False,
         )
         return XGBoostModel(booster, self.zeros, data.labels)

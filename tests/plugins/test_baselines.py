@@ -34,11 +34,6 @@ def make_ranking(seed=0, weights=None):
     return rankplug.RankingData.from_arrays(X, y, qid, sample_weight=sample_weight)
 
 
-@pytest.fixture(scope="module")
-def data():
-    return make_ranking()
-
-
 def solve(name, data, **params):
     return rankplug.make_solver(name, **params).solve(data, random_state=0)
 

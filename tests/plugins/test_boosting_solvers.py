@@ -43,16 +43,6 @@ def make_ranking(seed=0, n_queries=20, per_query=12, weights=None, real=False):
     return rankplug.RankingData.from_arrays(X, y, qid, sample_weight=sample_weight)
 
 
-@pytest.fixture(scope="module")
-def data():
-    return make_ranking()
-
-
-@pytest.fixture(scope="module")
-def valid():
-    return make_ranking(seed=1)
-
-
 def small(name, **params):
     return rankplug.make_solver(name, **{"n_estimators": 15, "n_threads": 1, **params})
 

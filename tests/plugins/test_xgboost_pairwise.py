@@ -42,16 +42,6 @@ def make_labels(seed=0, missing_share=0.0):
     return rankplug.LabelRankingData.from_arrays(X, Y, labels=list("abcde"))
 
 
-@pytest.fixture(scope="module")
-def data():
-    return make_ranking()
-
-
-@pytest.fixture(scope="module")
-def valid():
-    return make_ranking(seed=1)
-
-
 def small(**params):
     return XGBoostPairwise(**{"n_estimators": 15, "max_depth": 3, "n_threads": 1, **params})
 
