@@ -283,18 +283,19 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _fetch_model(uri: str) -> str:
-    """The model's folder; what is wrong with it is told once, not by each worker."""
+    """The model's folder; what is wrong with it is an error here, once, not in each worker."""
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 
     from rankplug.exceptions import ParameterError
     from rankplug.mlflow import load_model
+    from rankplug.mlflow.store import first_line
 
     try:
         folder = str(download_artifacts(artifact_uri=uri))
         load_model(folder)
     except (MlflowException, OSError) as error:
-        raise ParameterError(f"{uri} cannot be served: {str(error).splitlines()[0]}") from error
+        raise ParameterError(f"{uri} cannot be served: {first_line(error)}") from error
     return folder
 
 

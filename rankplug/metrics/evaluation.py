@@ -292,12 +292,12 @@ def _measure(
     query_ptr: NDArray[np.int64],
     metrics: Metrics,
 ) -> dict[str, Measured]:
-    chosen = _by_name(metrics)
-    _check_labels(relevance, chosen.values())
+    by_name = _by_name(metrics)
+    _check_labels(relevance, by_name.values())
     n_queries = len(query_ptr) - 1
-    measured = {name: Measured(np.empty(n_queries), np.empty(n_queries)) for name in chosen}
+    measured = {name: Measured(np.empty(n_queries), np.empty(n_queries)) for name in by_name}
     for block in split_into_blocks(scores, relevance, query_ptr):
-        for name, metric in chosen.items():
+        for name, metric in by_name.items():
             measured[name].values[block.queries] = metric.per_query(block)
             measured[name].weights[block.queries] = metric.weight(block)
     return measured

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -31,8 +31,7 @@ from rankplug.exceptions import DataError
 from rankplug.metrics import (
     DEFAULT_LABEL_METRICS,
     DEFAULT_METRICS,
-    evaluate,
-    evaluate_labels,
+    measure_data,
     parse_metric,
 )
 from rankplug.mlflow import _private
@@ -40,8 +39,8 @@ from rankplug.mlflow.flavor import FLAVOR_NAME, log_model
 from rankplug.mlflow.run import (
     TrackedRun,
     describe_input,
-    final_metrics,
     history_metrics,
+    metrics_at,
     result_values,
     score_metrics,
 )
@@ -110,8 +109,8 @@ def autolog(
         Tags of the runs that are started.
     """
     for destination in (Ranker, LabelRanker, Pipeline, GridSearchCV, RandomizedSearchCV):
-        _wrap(destination, "fit", _logged_fit)
-    _wrap(SolverEstimator, "_train", _watched_train)
+        _wrap(destination, "fit", _log_fit)
+    _wrap(SolverEstimator, "_train", _watch_train)
 
 
 @dataclass
@@ -206,7 +205,7 @@ class TrainingLog:
         result = training.estimator.result_
         known = {**result_values(result), "train_seconds": result.seconds}
         metrics = history_metrics(result.history, training.started)
-        metrics += final_metrics(known, result.n_iter)
+        metrics += metrics_at(result.n_iter, known)
         if training.valid is not None:
             values = _evaluate(training.estimator.model_.predict(training.valid.X), training.valid)
             metrics += score_metrics("valid", values, self._valid, self._model_id)
@@ -234,14 +233,14 @@ def _wrap(destination: type, name: str, wrapper: Callable[..., Any]) -> None:
     setattr(destination, name, method)
 
 
-def _logged_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwargs: Any) -> Any:
-    if _current.get() is not None or not _is_ranker(estimator) or not _is_wanted():
+def _log_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwargs: Any) -> Any:
+    if _current.get() is not None or not _is_ranker(estimator) or not _is_enabled():
         return original(*args, **kwargs)
     training = Training(features=args[0] if args else kwargs.get("X"))
     guard = LogGuard(_warn)
     token = _current.set(training)
     try:
-        with _loudness(), _run_for_fit(training, guard) as run:
+        with _warning_behavior(), _run_for_fit(training, guard) as run:
             log = None if run is None else TrainingLog(run, training)
             try:
                 fitted = original(*args, **kwargs)
@@ -255,7 +254,7 @@ def _logged_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwar
         _current.reset(token)
 
 
-def _watched_train(
+def _watch_train(
     original: Callable[..., Any], estimator: Any, solver: Solver, data: Data, valid: Data | None
 ) -> Any:
     """Remember what is trained, for the fit that is being logged."""
@@ -282,7 +281,7 @@ def _is_ranker(estimator: Any) -> bool:
     return True
 
 
-def _is_wanted() -> bool:
+def _is_enabled() -> bool:
     if _private.autologging_is_disabled(FLAVOR_NAME):
         return False
     if _setting("disable_for_unsupported_versions") and mlflow.__version__ not in _TESTED_MLFLOW:
@@ -294,7 +293,7 @@ def _setting(name: str) -> Any:
     return _private.autologging_setting(FLAVOR_NAME, name)
 
 
-def _loudness() -> Any:
+def _warning_behavior() -> Any:
     silent = _setting("silent")
     return _private.autologging_behavior(
         disable_event_logs=silent, disable_warnings=silent, reroute_warnings=False
@@ -346,19 +345,12 @@ def _to_plain(value: Any) -> Any:
 
 def _evaluate(scores: Any, data: Data) -> dict[str, float]:
     """The usual metrics, but those that have no meaning for such relevance."""
-    if isinstance(data, RankingData):
-        names = _select_metrics(DEFAULT_METRICS, data)
-        return evaluate(data.relevance, scores, data.qid, names)
-    return evaluate_labels(data.relevance, scores, _select_metrics(DEFAULT_LABEL_METRICS, data))
-
-
-def _select_metrics(names: Iterable[str], data: Data) -> list[str]:
     known = data.relevance[~np.isnan(data.relevance)]
     suitable = []
-    for name in names:
+    for name in DEFAULT_METRICS if isinstance(data, RankingData) else DEFAULT_LABEL_METRICS:
         try:
             parse_metric(name).check(known)
         except DataError:
             continue
         suitable.append(name)
-    return suitable
+    return {name: one.mean() for name, one in measure_data(data, scores, suitable).items()}

@@ -154,7 +154,7 @@ def read_rows(model: Any, dataset: Any, qid: Any, predictions: str | None) -> Ra
             "the data set, as in mlflow.data.from_pandas(frame, targets='label')"
         )
     features = dataset.features_data
-    ids = _query_ids(features, qid)
+    ids = _read_query_ids(features, qid)
     if model is None:
         if dataset.predictions_data is None:
             raise DataError(
@@ -163,11 +163,11 @@ def read_rows(model: Any, dataset: Any, qid: Any, predictions: str | None) -> Ra
             )
         scores = dataset.predictions_data
     else:
-        scores = _scores(model.predict(_input_of(model, features, qid)), predictions)
+        scores = _read_scores(model.predict(_convert_features(model, features, qid)), predictions)
     return RankedRows(dataset.labels_data, scores, ids)
 
 
-def _query_ids(features: Any, qid: Any) -> ArrayLike | None:
+def _read_query_ids(features: Any, qid: Any) -> ArrayLike | None:
     if qid is None:
         return None
     if not isinstance(qid, str):
@@ -185,7 +185,7 @@ def _query_ids(features: Any, qid: Any) -> ArrayLike | None:
     return features[qid].to_numpy()
 
 
-def _input_of(model: Any, features: Any, qid: Any) -> Any:
+def _convert_features(model: Any, features: Any, qid: Any) -> Any:
     """The features as the model's signature wants them."""
     if not isinstance(features, pd.DataFrame) or not hasattr(model, "metadata"):
         return features
@@ -193,16 +193,16 @@ def _input_of(model: Any, features: Any, qid: Any) -> Any:
     if schema is None or not schema.has_input_names() or schema.is_tensor_spec():
         return features.drop(columns=qid) if isinstance(qid, str) else features
     types = {
-        column.name: wanted
+        column.name: kind
         for column in schema.inputs
         if column.name in features.columns
-        and (wanted := _wanted_type(column.type, features[column.name])) is not None
+        and (kind := _conversion(column.type, features[column.name])) is not None
     }
     # MLflow leaves out columns that are too many, and tells of missing ones.
     return features.astype(types)
 
 
-def _wanted_type(declared: Any, values: pd.Series[Any]) -> Any:
+def _conversion(declared: Any, values: pd.Series[Any]) -> Any:
     """What to convert a column to, as MLflow would refuse to."""
     if declared == DataType.double and values.dtype.kind in "iub":
         return np.float64
@@ -211,7 +211,7 @@ def _wanted_type(declared: Any, values: pd.Series[Any]) -> Any:
     return None
 
 
-def _scores(output: Any, predictions: str | None) -> NDArray[Any]:
+def _read_scores(output: Any, predictions: str | None) -> NDArray[Any]:
     if isinstance(output, pd.DataFrame):
         column = predictions or (output.columns[0] if output.shape[1] == 1 else "score")
         if column not in output.columns:

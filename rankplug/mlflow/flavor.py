@@ -38,7 +38,7 @@ __all__ = [
 FLAVOR_NAME = "rankplug"
 _LOADER_MODULE = "rankplug.mlflow"
 _DATA = "model"
-_AWAIT_REGISTRATION_SECONDS = 300
+_AWAIT_REGISTRATION_SECONDS = 300  # as in MLflow
 
 
 def save_model(
@@ -97,7 +97,7 @@ def save_model(
     these through ``pyfunc``, and so does what `load_model` returns. A scoring server converts
     the numbers of its requests by itself.
     """
-    trained = _trained_model(model)
+    trained = _find_model(model)
     _private.validate_env_arguments(conda_env, pip_requirements, extra_pip_requirements)
     if signature is None:
         input_example = named_example(trained, input_example)
@@ -166,7 +166,7 @@ metadata
         artifact_path=None,
         name=name,
         flavor=sys.modules[__name__],
-        model=_trained_model(model),
+        model=_find_model(model),
         conda_env=conda_env,
         code_paths=code_paths,
         registered_model_name=registered_model_name,
@@ -212,7 +212,7 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Model:
 def get_default_pip_requirements(include_xgboost: bool = False) -> list[str]:
     """What a model needs to be loaded, pinned to the versions installed here."""
     names = ["rankplug", "numpy", "scipy", "scikit-learn"]
-    return [_pinned(name) for name in [*names, *(["xgboost"] if include_xgboost else [])]]
+    return [_pin(name) for name in [*names, *(["xgboost"] if include_xgboost else [])]]
 
 
 def get_default_conda_env(include_xgboost: bool = False) -> dict[str, Any]:
@@ -228,12 +228,12 @@ def _load_pyfunc(path: str) -> ScoringModel:
     return ScoringModel(load_saved_model(path))
 
 
-def _trained_model(model: Any) -> Model:
+def _find_model(model: Any) -> Model:
     if isinstance(model, Model):
         return model
     if isinstance(model, Pipeline):
         *_, (_, last) = flat_steps(model)
-        return pipeline_model(model, _trained_model(last))
+        return pipeline_model(model, _find_model(last))
     trained = getattr(model, "model_", None)
     if isinstance(trained, Model):
         return trained
@@ -294,7 +294,7 @@ def _requirements(trained: Model) -> list[str]:
     readers = [point for kind in _kinds(trained) for point in points.select(name=kind)]
     packages = {point.dist.name for point in readers if point.dist is not None}
     more = sorted({*packages, *trained.requires} - {"rankplug"})
-    return get_default_pip_requirements() + [_pinned(name) for name in more]
+    return get_default_pip_requirements() + [_pin(name) for name in more]
 
 
 def _kinds(model: Any) -> Iterator[str]:
@@ -304,6 +304,6 @@ def _kinds(model: Any) -> Iterator[str]:
         model = getattr(model, "model", None)
 
 
-def _pinned(name: str) -> str:
+def _pin(name: str) -> str:
     """The requirement without a local version label, which no package index knows."""
     return f"{name}=={version(name).split('+')[0]}"

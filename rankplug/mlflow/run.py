@@ -32,27 +32,31 @@ from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import Schema, TensorSpec
 
 from rankplug import __version__
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import RankingData
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.flavor import save_model
 from rankplug.mlflow.store import Store, environment_defaults
 from rankplug.models import Model
 from rankplug.recipe import Files, Recipe
 from rankplug.runner import data_digest
-from rankplug.solver import SolverResult
+from rankplug.solver import Data, SolverResult
 
 __all__ = [
+    "CHAMPION",
     "RunStatus",
     "TrackedRun",
     "dataset_inputs",
     "describe_input",
-    "final_metrics",
     "history_metrics",
+    "metrics_at",
     "result_values",
     "score_metrics",
 ]
 
 RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
+
+CHAMPION = "champion"
+"""Alias of the version of a registered model that is to be used."""
 
 # MLflow takes 1,000 items a request, of which 100 parameters and 100 tags.
 _METRICS_PER_BATCH = 800
@@ -180,12 +184,11 @@ def history_metrics(history: Sequence[Mapping[str, float]], started: float) -> l
     ]
 
 
-def final_metrics(values: Mapping[str, float | None], step: int) -> list[Metric]:
-    """What is known at the end; objective and gap close the curves of the history."""
+def metrics_at(step: int, values: Mapping[str, float | None]) -> list[Metric]:
+    """A metric of now for each value that is known; a curve of the history goes on with it."""
+    now = _milliseconds(time.time())
     return [
-        Metric(name, float(value), _milliseconds(time.time()), step)
-        for name, value in values.items()
-        if value is not None
+        Metric(name, float(value), now, step) for name, value in values.items() if value is not None
     ]
 
 
@@ -227,9 +230,7 @@ def _milliseconds(seconds: float) -> int:
 _CONTEXTS = {"train": "training", "valid": "validation", "test": "testing"}
 
 
-def dataset_inputs(
-    recipe: Recipe, splits: Mapping[str, RankingData | LabelRankingData]
-) -> dict[str, DatasetInput]:
+def dataset_inputs(recipe: Recipe, splits: Mapping[str, Data]) -> dict[str, DatasetInput]:
     """The splits of a recipe as MLflow describes inputs, tagged with their use.
 
     Digests are those of the data as the solvers get them, that is after scaling.
@@ -237,14 +238,14 @@ def dataset_inputs(
     return {split: _input(recipe, split, data) for split, data in splits.items()}
 
 
-def _input(recipe: Recipe, split: str, data: RankingData | LabelRankingData) -> DatasetInput:
+def _input(recipe: Recipe, split: str, data: Data) -> DatasetInput:
     name, source_type, source = _source(recipe, split)
     return describe_input(name, data, _CONTEXTS.get(split, split), source_type, source)
 
 
 def describe_input(
     name: str,
-    data: RankingData | LabelRankingData,
+    data: Data,
     context: str,
     source_type: str,
     source: Mapping[str, Any],
@@ -281,14 +282,14 @@ def _source(recipe: Recipe, split: str) -> tuple[str, str, dict[str, Any]]:
     return f"{recipe.data.dataset}/{split}", "code", {"tags": tags}
 
 
-def _schema(data: RankingData | LabelRankingData) -> dict[str, Any]:
+def _schema(data: Data) -> dict[str, Any]:
     features = Schema([TensorSpec(np.dtype(data.X.dtype), (-1, data.n_features))])
     targets = Schema([TensorSpec(data.relevance.dtype, (-1, *data.relevance.shape[1:]))])
     schema: dict[str, Any] = TensorDatasetSchema(features, targets).to_dict()
     return schema
 
 
-def _profile(data: RankingData | LabelRankingData) -> dict[str, int]:
+def _profile(data: Data) -> dict[str, int]:
     profile = {"num_rows": data.n_samples, "num_features": data.n_features}
     if isinstance(data, RankingData):
         return profile | {"num_queries": data.n_queries}

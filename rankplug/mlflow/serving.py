@@ -24,7 +24,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 MAX_REQUEST_MB = "RANKPLUG_MAX_REQUEST_MB"
 """The environment variable that sets the limit, in megabytes of 10^6 bytes."""
 
-# A thousand rows of 700 features are about 10 MB of JSON, which MLflow holds several times over.
+# 7,000 rows of 700 features as JSON; MLflow holds them in memory several times over.
 _DEFAULT_MB = "100"
 _SERVER = "mlflow.pyfunc.scoring_server"
 
@@ -107,7 +107,7 @@ def largest_request() -> int:
     Raises
     ------
     ParameterError
-        If the environment variable is no number above 0.
+        If the environment variable is not a number above 0.
     """
     text = os.environ.get(MAX_REQUEST_MB, _DEFAULT_MB)
     try:

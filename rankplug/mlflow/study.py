@@ -19,7 +19,6 @@ finds what is logged already.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from optuna.trial import FrozenTrial
 from optuna.visualization import matplotlib as plots
 
 from rankplug.metrics import parse_metric
-from rankplug.mlflow.run import RunStatus, TrackedRun
+from rankplug.mlflow.run import CHAMPION, RunStatus, TrackedRun, metrics_at
 from rankplug.mlflow.store import (
     LogGuard,
     Store,
@@ -44,10 +43,7 @@ from rankplug.mlflow.store import (
 from rankplug.system.locks import locked_here
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult
 
-__all__ = ["CHAMPION", "MlflowTuneObserver"]
-
-CHAMPION = "champion"
-"""Alias of the version of a registered model that tuning found best."""
+__all__ = ["MlflowTuneObserver"]
 
 _STATUS: dict[str, RunStatus] = {
     "complete": "FINISHED",
@@ -225,23 +221,20 @@ class _StudyLog:
         name = parse_metric(self.info.metric).log_name
         metrics = self._values(trial)
         for fold, value in enumerate(trial.fold_values):
-            metrics.append(_metric(f"fold_{name}", value, fold))
+            metrics += metrics_at(fold, {f"fold_{name}": value})
         for number, step in enumerate(trial.path):
-            metrics.append(_metric("path_C", step.C, number))
-            metrics.append(_metric(f"path_{name}", step.value, number))
-        metrics.append(_metric("train_seconds", trial.seconds))
-        metrics.append(_metric("n_passes", trial.n_passes))
-        return metrics
+            metrics += metrics_at(number, {"path_C": step.C, f"path_{name}": step.value})
+        return metrics + metrics_at(0, {"train_seconds": trial.seconds, "n_passes": trial.n_passes})
 
     def _values(self, trial: TrialRecord, step: int = 0) -> list[Metric]:
         names = [parse_metric(self.info.metric).log_name, *self.info.costs]
         # A trial without result has no values.
-        return [_metric(*one, step) for one in zip(names, trial.values, strict=False)]
+        return metrics_at(step, dict(zip(names, trial.values, strict=False)))
 
     def _children(self) -> dict[int, Run]:
         """The runs of trials, by number."""
-        chosen = f"tags.`mlflow.parentRunId` = '{self.run.run_id}'"
-        runs = _search(self.run.store, chosen)
+        filter_string = f"tags.`mlflow.parentRunId` = '{self.run.run_id}'"
+        runs = _search(self.run.store, filter_string)
         return {int(run.data.tags[_TRIAL]): run for run in runs if _TRIAL in run.data.tags}
 
     def _tag(self, name: str) -> str | None:
@@ -278,19 +271,15 @@ def _setup_params(info: StudyInfo) -> dict[str, Any]:
     return {**setup, **{f"fixed.{name}": value for name, value in fixed.items()}}
 
 
-def _search(store: Store, chosen: str) -> list[Run]:
+def _search(store: Store, filter_string: str) -> list[Run]:
     runs: list[Run] = []
     token = None
     while True:
-        page = store.client.search_runs([store.experiment_id], chosen, page_token=token)
+        page = store.client.search_runs([store.experiment_id], filter_string, page_token=token)
         runs += page
         token = page.token
         if not token:
             return runs
-
-
-def _metric(name: str, value: float, step: int = 0) -> Metric:
-    return Metric(name, float(value), round(1000 * time.time()), step)
 
 
 def _draw_figures(study: Study, metric: str) -> Iterator[tuple[str, Any]]:

@@ -38,11 +38,12 @@ from mlflow.entities import DatasetInput, Metric
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.provenance import environment_facts, provenance_tags
 from rankplug.mlflow.run import (
+    CHAMPION,
     RunStatus,
     TrackedRun,
     dataset_inputs,
-    final_metrics,
     history_metrics,
+    metrics_at,
     result_values,
     score_metrics,
 )
@@ -68,7 +69,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Child:
-    """The run of a solver, with what its progress told: rows as in a solver's history."""
+    """The run of a solver, and its progress: rows as in a solver's history."""
 
     run: TrackedRun
     started: float = field(default_factory=time.time)
@@ -182,7 +183,7 @@ class MlflowObserver(Observer):
         self._attempt(self._log_report_files)
         self._attempt(lambda parent: _end(parent, status, error))
 
-    def register(self, name: str, model: str, alias: str = "champion") -> int:
+    def register(self, name: str, model: str, alias: str = CHAMPION) -> int:
         """Register the model of a solver that has finished; returns the version.
 
         Raises
@@ -285,12 +286,13 @@ def _outcome_metrics(
     model_id : str or None
         The model to which they are tied.
     """
-    metrics = final_metrics(_costs(outcome), 0 if outcome.result is None else outcome.result.n_iter)
+    n_iter = 0 if outcome.result is None else outcome.result.n_iter
+    metrics = metrics_at(n_iter, _costs(outcome))
     for split, values in outcome.metrics.items():
         metrics += score_metrics(split, values, inputs.get(split), model_id)
     for number, values in enumerate(outcome.repeats):
         named = {f"repeat_{parse_metric(name).log_name}": value for name, value in values.items()}
-        metrics += final_metrics(named, number)
+        metrics += metrics_at(number, named)
     return metrics
 
 
