@@ -8,35 +8,29 @@ from rankplug._fast.pairs import ActivePairs
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
+_CSR = NDArray[Any]
+_Starts = NDArray[np.int64]
 _Index = NDArray[np.int64] | None
 
 def dense_dot(X: Array, v: Vector, z: Vector, rows: _Index = None) -> None: ...
 def dense_transposed_dot(X: Array, u: Vector, g: Vector, rows: _Index = None) -> None: ...
 def dense_laplacian(X: Array, pairs: ActivePairs, v: Vector, z: Vector, g: Vector) -> None: ...
-def dense_moments(
-    X: Array, query_ptr: NDArray[np.int64], c: Vector, first: Vector, out: Vector
-) -> None: ...
-def dense_centre(X: Array, query_ptr: NDArray[np.int64], c: Vector, mean: Vector) -> None: ...
+def dense_moments(X: Array, query_ptr: _Starts, c: Vector, first: Vector, out: Vector) -> None: ...
+def dense_centre(X: Array, query_ptr: _Starts, c: Vector, mean: Vector) -> None: ...
 def sparse_dot(
-    indptr: Array, indices: Array, values: Array, v: Vector, z: Vector, rows: _Index = None
+    indptr: _CSR, indices: _CSR, values: _CSR, v: Vector, z: Vector, rows: _Index = None
 ) -> None: ...
 def sparse_transposed_dot(
-    indptr: Array, indices: Array, values: Array, u: Vector, g: Vector, rows: _Index = None
+    indptr: _CSR, indices: _CSR, values: _CSR, u: Vector, g: Vector, rows: _Index = None
 ) -> None: ...
 def sparse_laplacian(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    pairs: ActivePairs,
-    v: Vector,
-    z: Vector,
-    g: Vector,
+    indptr: _CSR, indices: _CSR, values: _CSR, pairs: ActivePairs, v: Vector, z: Vector, g: Vector
 ) -> None: ...
 def sparse_moments(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    query_ptr: NDArray[np.int64],
+    indptr: _CSR,
+    indices: _CSR,
+    values: _CSR,
+    query_ptr: _Starts,
     c: Vector,
     first: Vector,
     out: Vector,

@@ -52,26 +52,15 @@ class ClusterArrays(NamedTuple):
 
 @dataclass(frozen=True)
 class _Metadata:
-    """What is known here of one partition.
-
-    Attributes
-    ----------
-    n_samples, n_queries, n_features : int
-    feature_names : tuple of str or None
-    weighted : bool
-    has_pairs : bool
-        Of any weight.
-    has_counted_pairs : bool
-        Of positive weight.
-    """
+    """What is known here of one partition."""
 
     n_samples: int
     n_queries: int
     n_features: int
     feature_names: tuple[str, ...] | None
     weighted: bool
-    has_pairs: bool
-    has_counted_pairs: bool
+    has_pairs: bool  # of any weight
+    has_counted_pairs: bool  # of positive weight
 
 
 class ClusterData(RemoteRankingData):

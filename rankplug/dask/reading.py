@@ -41,35 +41,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the rows of a partition are no ranking data."""
+    """Why the rows of a partition are refused."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What of a partition says whether its queries may go on in others.
+    """What of a partition says whether its queries may go on in others."""
 
-    Attributes
-    ----------
-    number : int
-        Of the partition, as the caller cut them.
-    lowest, highest : query ids
-        In the order of numbers or of strings.
-    first, last : query ids
-        Of the first and the last row.
-    n_rows : int
-    kind : str
-        The kind of the ids' type in the words of NumPy.
-    """
-
-    number: int
-    lowest: Any
+    number: int  # of the partition, as the caller cut them
+    lowest: Any  # query ids, in the order of numbers or of strings
     highest: Any
-    first: Any
+    first: Any  # query ids of the first and the last row
     last: Any
     n_rows: int
-    kind: str
+    kind: str  # of the type of ids, in the words of NumPy
 
 
 @dataclass(frozen=True)

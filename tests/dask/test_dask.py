@@ -1,4 +1,4 @@
-"""Training on a cluster of two workers in this process; test_dask_faults.py has real ones."""
+"""Training on a cluster of two workers in this process; test_faults.py has real ones."""
 
 import itertools
 import time
