@@ -16,13 +16,13 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from rankplug_recipes import packaged_recipes
 
 from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
 from rankplug.recipe.schema import FILE_KEYS, Cost, Recipe, keys, validate
 from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
 from rankplug.recipe.values import Place, is_line
+from rankplug_recipes import packaged_recipes
 
 __all__ = ["load_recipe", "packaged_recipes"]
 

@@ -72,22 +72,24 @@ __all__ = [
     "validate",
 ]
 
-at_least_one = Field(min_length=1)
-_ATTRIBUTES = ("", "Attributes", "----------")
-Class = TypeVar("Class", bound=type)
 Pruner: TypeAlias = Literal[StudyPruner, "none"]
+Class = TypeVar("Class", bound=type)
+_DESCRIPTIONS: dict[type, dict[str, str]] = {}
+"""Of the keys of each section, and below the empty key of the section itself."""
 
 
 def _documented(cls: Class) -> Class:
-    """Complete the docstring by those of the fields, so that ``pydoc`` shows them."""
+    """Note the texts below the fields, and add them to the docstring for ``pydoc``."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    lines, types = [inspect.cleandoc(str(cls.__doc__)), *_ATTRIBUTES], get_type_hints(cls)
+    types = get_type_hints(cls)
+    texts = _DESCRIPTIONS[cls] = {"": inspect.cleandoc(str(cls.__doc__))}
+    lines = [texts[""], "", "Attributes", "----------"]
     for item, text in itertools.pairwise(getattr(tree, "body", ())):
         if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
             key = ast.unparse(item.target)
             kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
-            lines.append(f"{key} : {kind}")
-            lines.append(textwrap.indent(inspect.cleandoc(ast.literal_eval(text.value)), "    "))
+            texts[key] = inspect.cleandoc(ast.literal_eval(text.value))
+            lines += [f"{key} : {kind}", textwrap.indent(texts[key], "    ")]
     cls.__doc__ = "\n".join(lines)
     return cls
 
@@ -99,7 +101,7 @@ class _Nothing:
 class _Section:
     """What holds for the keys of all sections: no others, and none without a value."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
@@ -107,9 +109,6 @@ class _Section:
         if not isinstance(given, dict):
             return given
         return {key: _Nothing() if value is None else value for key, value in given.items()}
-
-
-# Sections
 
 
 @_documented
@@ -319,11 +318,13 @@ def keys(place: Place) -> tuple[str, ...]:
 
 
 class _JsonSchema(GenerateJsonSchema):
-    """Keys that may be left out have no default of null, which would be a mistake in a file."""
+    """With descriptions; a key that may be left out has no default of null, a mistake in a file."""
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
         made = super().dataclass_schema(schema)
-        made["description"] = made["description"].partition("\n".join(_ATTRIBUTES))[0].strip()
+        made["description"], *texts = _DESCRIPTIONS[schema["cls"]].values()
+        for key, text in zip(made["properties"].values(), texts, strict=True):
+            key["description"] = text
         return made
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:

@@ -8,13 +8,13 @@ import types
 from pathlib import Path
 
 import pytest
-from rankplug_recipes import packaged_recipes, summary
 
 from rankplug import __version__, cli
 from rankplug.exceptions import DataError
 from rankplug.report import REPORT_FILES
 from rankplug.runner import Observer, experiment, turn
 from rankplug.solver import SolverInfo
+from rankplug_recipes import packaged_recipes, summary
 
 RECIPE = """
 name: small

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rankplug_recipes import packaged_recipes, summary
 
 from rankplug.recipe import Dataset, Files
 from rankplug.recipe.loader import load_recipe
 from rankplug.report import REPORT_FILES, SANITY_SOLVERS
 from rankplug.runner import run, turn
 from rankplug.solver import solver_class
+from rankplug_recipes import packaged_recipes, summary
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
