@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError, UnknownNameError
+from rankplug.metrics import Measured, confidence_interval
 
 __all__ = ["CONFIDENCE", "Comparison", "compare", "holm"]
 
@@ -182,7 +182,12 @@ def _compare_pair(
     difference[np.isclose(difference, 0.0, rtol=0.0, atol=1e-12)] = 0.0
     n = len(difference)
     gain = difference if greater_is_better else -difference
-    low, high = _interval(difference) if n > 1 else (math.nan, math.nan)
+    low, high = confidence_interval(
+        Measured(difference, np.ones(n)),
+        level=CONFIDENCE,
+        n_resamples=_n_resamples(n),
+        seed=_SEED,
+    )
     p_value = _p_value(difference) if n > 1 else math.nan
     return Comparison(
         name=name,
@@ -201,21 +206,6 @@ def _compare_pair(
     )
 
 
-def _interval(difference: NDArray[np.float64]) -> tuple[float, float]:
-    from scipy import stats
-
-    if np.ptp(difference) == 0:
-        return float(difference[0]), float(difference[0])
-    found = stats.bootstrap(
-        (difference,),
-        np.mean,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        **_random(len(difference)),
-    )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
-
-
 def _p_value(difference: NDArray[np.float64]) -> float:
     from scipy import stats
 
@@ -228,18 +218,11 @@ def _p_value(difference: NDArray[np.float64]) -> float:
         np.mean,
         permutation_type="samples",
         vectorized=True,
-        **_random(len(differing)),
+        random_state=np.random.default_rng(_SEED),
+        n_resamples=_n_resamples(len(differing)),
+        batch=max(1, _CELLS // len(differing)),
     )
     return float(found.pvalue)
-
-
-def _random(n: int) -> dict[str, Any]:
-    """Arguments of SciPy's functions: random numbers, how many resamples, and how many at once."""
-    return {
-        "random_state": np.random.default_rng(_SEED),
-        "n_resamples": _n_resamples(n),
-        "batch": max(1, _CELLS // n),
-    }
 
 
 def _n_resamples(n: int) -> int:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import DataError
-from rankplug.metrics import Ndcg, parse_metric, per_instance, per_query
+from rankplug.metrics import Ndcg, confidence_intervals, measure_data, parse_metric
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis
 from rankplug.report.report import Outcome, Report
+from rankplug.report.statistics import CONFIDENCE
 
 __all__ = ["curves", "roc_curve"]
 
@@ -42,21 +43,20 @@ def _ndcg(
         return []
     with canvas.axes() as axes:
         for outcome in scored:
+            assert outcome.scores is not None
             try:
-                values = _per_query(test, outcome, [replace(metric, k=k) for k in cutoffs])
+                metrics = [replace(metric, k=k) for k in cutoffs]
+                measured = list(measure_data(test, outcome.scores, metrics).values())
             except DataError:  # such labels have no gain
                 return []
-            style = canvas.styles[outcome.name]
-            counts = (~np.isnan(values)).sum(axis=1)
-            if not counts.all():
+            means = np.array([one.mean() for one in measured])
+            if np.isnan(means).any():
                 return []
-            means = np.nanmean(values, axis=1)
+            style = canvas.styles[outcome.name]
             axes.plot(cutoffs, means, markersize=3.5, **vars(style))
-            if counts.min() > 1:
-                half = 1.96 * np.nanstd(values, axis=1, ddof=1) / np.sqrt(counts)
-                axes.fill_between(
-                    cutoffs, means - half, means + half, color=style.color, alpha=0.1, linewidth=0
-                )
+            low, high = confidence_intervals(measured, level=CONFIDENCE).T
+            if not np.isnan(low).any():
+                axes.fill_between(cutoffs, low, high, color=style.color, alpha=0.1, linewidth=0)
         axes.set_xlabel("cutoff k")
         axes.set_ylabel(str(replace(metric, k=None)).replace("ndcg", "ndcg@k", 1))
         svg = canvas.svg(axes, "NDCG at each cutoff of every solver")
@@ -71,17 +71,6 @@ def _gain_of(report: Report) -> Ndcg:
     """The recipe's own NDCG if it has one, so that gain and discount are the same."""
     parsed = [parse_metric(name) for name in report.metrics]
     return next((metric for metric in parsed if isinstance(metric, Ndcg)), Ndcg())
-
-
-def _per_query(
-    test: RankingData | LabelRankingData, outcome: Outcome, metrics: list[Ndcg]
-) -> NDArray[np.float64]:
-    assert outcome.scores is not None
-    if isinstance(test, RankingData):
-        found = per_query(test.relevance, outcome.scores, test.qid, metrics)
-    else:
-        found = per_instance(test.relevance, outcome.scores, metrics)
-    return np.array([found[str(metric)] for metric in metrics])
 
 
 def _roc(test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
