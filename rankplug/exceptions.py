@@ -15,6 +15,7 @@ __all__ = [
     "ClusterError",
     "ConvergenceWarning",
     "DataError",
+    "DataWarning",
     "InterruptionWarning",
     "ModelFormatError",
     "ParameterError",
@@ -53,6 +54,10 @@ class ClusterError(RankplugError):
 
 class TuningError(RankplugError):
     """A study has no complete trial, so there is no best one, or it cannot be written."""
+
+
+class DataWarning(UserWarning):
+    """Data were taken for something that they may not have been meant to be."""
 
 
 class InterruptionWarning(UserWarning):

@@ -180,6 +180,7 @@ class Pointwise(Baseline):
     name = "pointwise"
     tags = SolverTags(
         tasks=("query-document",),
+        one_query=True,
         problem="regression of the relevance, row by row",
         reference="Lee and Lin, Large-scale linear rankSVM, 2014, section 4.5",
         exact=False,

@@ -14,7 +14,7 @@ from rankplug.data.arrays import (
     take_rows,
 )
 from rankplug.data.base import PreferenceData, Task
-from rankplug.data.labels import LabelRankingData
+from rankplug.data.labels import LabelRankingData, relevance_of_ranks
 from rankplug.data.queries import expand_group, group_queries, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
@@ -41,6 +41,7 @@ __all__ = [
     "rank_in_queries",
     "real_array",
     "real_vector",
+    "relevance_of_ranks",
     "row_blocks",
     "row_slice",
     "stack_rows",

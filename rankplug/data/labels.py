@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,9 +15,9 @@ from rankplug.data import tables
 from rankplug.data.arrays import Matrix, as_matrix, plain_array, real_array, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.queries import integers_or_strings
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, DataWarning
 
-__all__ = ["LabelRankingData"]
+__all__ = ["LabelRankingData", "relevance_of_ranks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,7 @@ class LabelRankingData(PreferenceData):
         Y: Any,
         *,
         labels: Sequence[Any] | NDArray[Any] | None = None,
+        ranks: bool | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> LabelRankingData:
         """Check the arrays.
@@ -62,6 +64,10 @@ class LabelRankingData(PreferenceData):
             makes that class relevant (1) and every other one not (0).
         labels : sequence, optional
             Names of the columns of a two-dimensional `Y`.
+        ranks : bool, optional
+            Whether a two-dimensional `Y` holds ranks from 1, the best; relevance is then the number
+            of labels minus the rank. If it is not said, `Y` is relevance, and a `DataWarning` tells
+            when it looks like ranks.
         feature_names : sequence of str, optional
 
         Raises
@@ -76,9 +82,21 @@ class LabelRankingData(PreferenceData):
             Y = tables.to_matrix(Y)
         values = plain_array(Y, "relevance Y")
         if values.ndim == 1:
+            if ranks:
+                raise DataError("ranks=True needs a Y with a column for each label, not classes")
             relevance, label_array = _one_hot(values)
         elif values.ndim == 2:
             relevance = real_array(values, "relevance Y", allow_nan=True)
+            if ranks:
+                relevance = relevance_of_ranks(relevance, "Y", range(relevance.shape[1]))
+            elif ranks is None and _look_like_ranks(relevance):
+                warnings.warn(
+                    f"each row of Y holds the numbers from 1 to {relevance.shape[1]}, as ranks do, "
+                    f"and is taken as relevance: {relevance.shape[1]} is the best; if 1 is, pass "
+                    "ranks=True, else ranks=False",
+                    DataWarning,
+                    stacklevel=3,
+                )
             label_array = np.arange(values.shape[1]) if labels is None else np.asarray(labels)
         else:
             raise DataError(f"relevance Y has {values.ndim} dimensions; it needs one or two")
@@ -159,6 +177,34 @@ class LabelRankingData(PreferenceData):
         """The instances of several data sets with the same labels, one after the other."""
         X = stack_rows([part.X for part in parts])
         return replace(parts[0], X=X, relevance=np.concatenate([part.relevance for part in parts]))
+
+
+def relevance_of_ranks(
+    ranks: NDArray[np.float64], what: str, names: Sequence[Any]
+) -> NDArray[np.float64]:
+    """The relevance of ranks of shape (n_samples, n_labels) from 1, the best; NaN stays.
+
+    Raises
+    ------
+    DataError
+        If a rank is not between 1 and the number of labels.
+    """
+    n_labels = ranks.shape[1]
+    wrong = np.argwhere((ranks < 1) | (ranks > n_labels))
+    if wrong.size:
+        row, label = wrong[0]
+        raise DataError(
+            f"{what}, row {row}, column {names[label]!r}: {ranks[row, label]:g} is not a rank "
+            f"from 1 to {n_labels}; leave out ranks=True if the columns hold relevance"
+        )
+    relevance: NDArray[np.float64] = n_labels - ranks
+    return relevance
+
+
+def _look_like_ranks(values: NDArray[np.float64]) -> bool:
+    """Whether each row is a permutation of 1, 2, ..., k."""
+    k = values.shape[1]
+    return k > 1 and bool(np.all(np.sort(values, axis=1) == np.arange(1.0, k + 1)))
 
 
 def _one_hot(classes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:

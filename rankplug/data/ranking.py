@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from rankplug.data import tables
 from rankplug.data.arrays import Matrix, as_matrix, real_array, real_vector, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.queries import expand_group, group_queries
@@ -80,6 +81,7 @@ class RankingData(PreferenceData):
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table's column ``qid`` holds the queries if they are not given otherwise.
         y : array-like of shape (n_samples,)
             Relevance, any finite real numbers.
         qid : array-like of shape (n_samples,), optional
@@ -97,8 +99,10 @@ class RankingData(PreferenceData):
         DataError
             If lengths differ, values are missing or infinite, or weights vary in a query.
         """
+        X, query_column = tables.without_query_column(X, qid is not None or group is not None)
         matrix, names = as_matrix(X, feature_names)
         n_samples = matrix.shape[0]
+        qid = query_column if qid is None else qid
         relevance = real_vector(y, "relevance y", n_samples)
         if qid is not None and group is not None:
             raise DataError("both qid and group are given: pass one of them")

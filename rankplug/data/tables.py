@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rankplug.exceptions import DataError, nearest
 
 __all__ = [
+    "QUERY_COLUMN",
     "column",
     "column_names",
     "is_missing",
@@ -21,9 +22,13 @@ __all__ = [
     "is_table",
     "numbers_or_same",
     "to_matrix",
+    "without_query_column",
 ]
 
-_ROWS_AT_ONCE = 4096
+QUERY_COLUMN = "qid"
+"""The column of a table of features that holds the queries, as XGBRanker has it."""
+
+_ROWS_AT_ONCE = 4096  # of all columns: they fit into the processor's cache
 
 
 def is_table(data: Any) -> bool:
@@ -37,6 +42,36 @@ def column_names(table: Any) -> list[str]:
     """The names of the columns, in order."""
     names = table.column_names if hasattr(table, "column_names") else table.columns
     return [str(name) for name in names]
+
+
+def without_query_column(
+    X: Any, given: bool, known: Sequence[str] | None = None
+) -> tuple[Any, NDArray[Any] | None]:
+    """A table without its column ``qid``, and that column; other features as they are, and None.
+
+    Parameters
+    ----------
+    X : features of any kind
+    given : bool
+        Whether the queries are told in another way.
+    known : sequence of str, optional
+        The features that a model was trained on: ``qid`` may be one of them.
+
+    Raises
+    ------
+    DataError
+        If the queries are told twice.
+    """
+    if not is_table(X) or QUERY_COLUMN not in column_names(X) or QUERY_COLUMN in (known or ()):
+        return X, None
+    if given:
+        raise DataError(
+            f"X has a column {QUERY_COLUMN!r}, which holds the queries, and they are given beside "
+            "it, too: leave out one of them, or rename the column if it is a feature"
+        )
+    features = [name for name in column_names(X) if name != QUERY_COLUMN]
+    rest = X[features] if hasattr(X, "iloc") else X.select(features)
+    return rest, column(X, QUERY_COLUMN)
 
 
 def column(table: Any, name: str) -> NDArray[Any]:

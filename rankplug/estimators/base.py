@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from rankplug.data import tables
 from rankplug.data.arrays import non_numeric_columns, refuse_masked
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.metrics import weighted_mean
-from rankplug.models import Model
+from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug.solver import Data, Solver, SolverResult, make_solver
 
 __all__ = ["SolverEstimator", "mean_of_defined", "one_validation_set"]
@@ -71,6 +72,47 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return self.model_.predict(self._features(X))
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Weights of the features, of shape (n_features,) or (n_labels, n_features).
+
+        There are none (`AttributeError`) if the model is not linear.
+        """
+        check_is_fitted(self)
+        model = self.model_
+        if not isinstance(model, LinearModel | LabelLinearModel):
+            raise AttributeError(f"a model of kind {model.kind!r} has no coef_: it is not linear")
+        return model.coef
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """How much each feature counts, >= 0, of shape (n_features,).
+
+        There are none (`AttributeError`) if the model does not tell; linear ones have `coef_`.
+        """
+        check_is_fitted(self)
+        importances = self.model_.feature_importances()
+        if importances is None:
+            raise AttributeError(f"a model of kind {self.model_.kind!r} tells no importances")
+        return importances
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the estimator and, as ``solver__C``, of its solver, named or not."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        if deep and isinstance(self.solver, str):
+            with contextlib.suppress(RankplugError):  # an unknown name is told by fit
+                solver = make_solver(self.solver)
+                params |= {f"solver__{key}": value for key, value in solver.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``solver__C`` turns a solver that is named into one with that C."""
+        if "solver" in params:
+            self.solver = params.pop("solver")
+        if isinstance(self.solver, str) and any(key.startswith("solver__") for key in params):
+            self.solver = make_solver(self.solver)
+        return super().set_params(**params)  # type: ignore[no-any-return]
 
     def _new_solver(self) -> Solver:
         """The solver to train with; the parameter itself is never touched."""
@@ -139,16 +181,20 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def one_validation_set(eval_set: Any, eval_qid: Any) -> tuple[Any, Any, Any]:
-    """``(X, y, qid)`` of ``(X, y)`` or, as XGBoost writes it, of ``[(X, y)]``."""
-    if isinstance(eval_set, list | tuple) and len(eval_set) == 1:
-        (eval_set,) = eval_set
-        if eval_qid is not None:
-            if not isinstance(eval_qid, list | tuple) or len(eval_qid) != 1:
-                raise ParameterError("eval_qid must be a list of one array, as eval_set is of one")
-            (eval_qid,) = eval_qid
-    if not isinstance(eval_set, list | tuple) or len(eval_set) != 2:
-        raise ParameterError("eval_set must be one pair (X, y), or a list of one pair")
-    return eval_set[0], eval_set[1], eval_qid
+    """``(X, y, qid)`` of ``(X, y)`` or of the last pair of ``[(X, y), ...]``, as in XGBoost."""
+    several = isinstance(eval_set, list) and (
+        len(eval_set) == 1 or all(isinstance(pair, tuple) for pair in eval_set)
+    )
+    pairs = eval_set if several else [eval_set]
+    if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise ParameterError("eval_set must be one pair (X, y), or a list of pairs")
+    if several and eval_qid is not None:
+        if not isinstance(eval_qid, list | tuple) or len(eval_qid) != len(pairs):
+            arrays = "one array" if len(pairs) == 1 else f"{len(pairs)} arrays"
+            raise ParameterError(f"eval_qid must be a list of {arrays}, one for each of eval_set")
+        eval_qid = eval_qid[-1]
+    X, y = pairs[-1]
+    return X, y, eval_qid
 
 
 def mean_of_defined(

@@ -28,9 +28,11 @@ class LabelRanker(SolverEstimator):
         Names of the columns of `predict` and `rank`.
     classes_ : ndarray of shape (n_labels,)
         The same, if trained on classes.
+    ranks_ : bool
+        Whether `fit` and `score` take ranks from 1, the best, instead of relevance.
     """
 
-    __metadata_request__fit = {"eval_set": True}
+    __metadata_request__fit = {"ranks": True, "eval_set": True}
     __metadata_request__score = {"sample_weight": True}
 
     def __init__(
@@ -40,7 +42,7 @@ class LabelRanker(SolverEstimator):
     ) -> None:
         super().__init__(solver, random_state)
 
-    def fit(self, X: Any, Y: Any, *, eval_set: Any = None) -> Self:
+    def fit(self, X: Any, Y: Any, *, ranks: bool | None = None, eval_set: Any = None) -> Self:
         """Train on the preferences between the labels of each row.
 
         Parameters
@@ -49,8 +51,12 @@ class LabelRanker(SolverEstimator):
         Y : array-like or table of shape (n_samples, n_labels) or (n_samples,)
             Relevance of each label, the higher, the better, NaN for labels that are not
             compared; or one class per row, which is preferred to every other.
-        eval_set : (X, Y) or [(X, Y)], optional
-            Validation data, for solvers that stop early by them; others leave them aside.
+        ranks : bool, optional
+            Whether a two-dimensional `Y` holds ranks from 1, the best, here and in `score`. If it
+            is not said, `Y` is relevance, and a `DataWarning` tells when it looks like ranks.
+        eval_set : (X, Y) or [(X, Y), ...], optional
+            Validation data, for solvers that stop early by them (by the last of several); others
+            leave them aside.
 
         Raises
         ------
@@ -60,8 +66,9 @@ class LabelRanker(SolverEstimator):
         solver = self._new_solver()
         self._require_target(Y)
         data = LabelRankingData.from_arrays(
-            self._features(X, reset=True), Y, feature_names=self._names()
+            self._features(X, reset=True), Y, ranks=ranks, feature_names=self._names()
         )
+        self.ranks_ = bool(ranks)
         self.labels_ = data.labels
         if np.ndim(Y) == 1:
             self.classes_ = data.labels
@@ -144,7 +151,11 @@ class LabelRanker(SolverEstimator):
         elif tables.is_table(Y) and self.labels_.dtype.kind == "U":
             Y = tables.to_matrix(Y, self.labels_.tolist())
         return LabelRankingData.from_arrays(
-            features, Y, labels=self.labels_, feature_names=self._names()
+            features,
+            Y,
+            labels=self.labels_,
+            ranks=self.ranks_,
+            feature_names=self._names(),
         )
 
     def _one_hot(self, classes: list[Any]) -> NDArray[np.float64]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import RankingData, rank_in_queries
+from rankplug.data import RankingData, rank_in_queries, tables
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
-from rankplug.exceptions import ParameterError
+from rankplug.exceptions import DataError, DataWarning, ParameterError
 from rankplug.metrics import Ndcg, per_query
 from rankplug.solver import Solver
 
@@ -28,10 +29,16 @@ class Ranker(SolverEstimator):
     random_state : int, RandomState or None, default=None
         As those of `SolverEstimator`, whose attributes hold the trained model and the result.
 
+    Attributes
+    ----------
+    n_queries_in_ : int
+        Number of queries of the training data.
+
     Notes
     -----
-    With ``sklearn.set_config(enable_metadata_routing=True)`` the arguments of `fit` and `score`
-    pass through ``Pipeline``, ``GridSearchCV`` and ``cross_validate`` without further requests.
+    A table with a column ``qid`` carries its queries through ``GridSearchCV`` and
+    ``cross_validate``. With ``sklearn.set_config(enable_metadata_routing=True)`` the arguments of
+    `fit` and `score` pass through these and ``Pipeline`` without further requests.
     A pipeline does not transform the features in `eval_set`.
 
     Examples
@@ -78,14 +85,18 @@ class Ranker(SolverEstimator):
         y : array-like of shape (n_samples,)
             Relevance, any real numbers; the higher, the better.
         qid : array-like of shape (n_samples,), optional
-            Query of each row, integers or strings in any order; one query if omitted.
+            Query of each row, integers or strings in any order. If it is omitted, a table's column
+            ``qid`` says it; if there is none, all rows are one query, with a `DataWarning` unless
+            the solver ranks all rows as a rule.
         group : array-like of shape (n_queries,), optional
             Sizes of consecutive queries, instead of `qid`.
-        sample_weight : array-like of shape (n_samples,), optional
-            Constant within a query: pairs take the weight of their query.
-        eval_set : (X, y) or [(X, y)], optional
-            Validation data, for solvers that stop early by them; others leave them aside.
-        eval_qid : array-like, or [array-like] with ``[(X, y)]``, optional
+        sample_weight : array-like of shape (n_samples,) or (n_queries,), optional
+            Constant within a query: pairs take the weight of their query. Or one a query, where
+            the rows of a query stand together.
+        eval_set : (X, y) or [(X, y), ...], optional
+            Validation data, for solvers that stop early by them (by the last of several); others
+            leave them aside.
+        eval_qid : array-like, or [array-like, ...] with ``[(X, y), ...]``, optional
             Query ids of the validation data.
 
         Raises
@@ -95,6 +106,15 @@ class Ranker(SolverEstimator):
         """
         solver = self._new_solver()
         data = self._data(X, y, qid, reset=True, group=group, sample_weight=sample_weight)
+        if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
+            warnings.warn(
+                f"neither qid nor group is given: all {data.n_samples} rows are ranked as one "
+                "query. If they belong to several, pass qid=... or a table with a column 'qid'; "
+                f"if they are one, say so by group=[{data.n_samples}]",
+                DataWarning,
+                stacklevel=2,
+            )
+        self.n_queries_in_ = data.n_queries
         valid = None
         if eval_set is not None:
             valid_X, valid_y, valid_qid = one_validation_set(eval_set, eval_qid)
@@ -102,6 +122,22 @@ class Ranker(SolverEstimator):
         elif eval_qid is not None:
             raise ParameterError("eval_qid is given without eval_set=(X, y)")
         return self._train(solver, data, valid)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of `X`, in their order; higher is better.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table may have its queries in a column ``qid``.
+
+        Returns
+        -------
+        float64 ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        features, _ = tables.without_query_column(X, given=False, known=self._names())
+        return super().predict(features)
 
     def rank(self, X: Any, qid: ArrayLike | None = None) -> NDArray[np.int64]:
         """Rank of each row in its query, 1 = best, in the order of the rows of `X`.
@@ -112,13 +148,15 @@ class Ranker(SolverEstimator):
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
         qid : array-like of shape (n_samples,), optional
-            Query of each row; one query if omitted.
+            Query of each row; if omitted, a table's column ``qid``, else one query.
 
         Returns
         -------
         int64 ndarray of shape (n_samples,)
         """
-        ranks, _ = rank_in_queries(self.predict(X), qid)
+        check_is_fitted(self)
+        features, column = tables.without_query_column(X, qid is not None, self._names())
+        ranks, _ = rank_in_queries(self.predict(features), column if qid is None else qid)
         return ranks
 
     def score(
@@ -139,16 +177,24 @@ class Ranker(SolverEstimator):
         X : array, sparse matrix or table of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         qid : array-like of shape (n_samples,), optional
-            Query of each row; one query if omitted.
+            Query of each row; if omitted, a table's column ``qid``. A ranker that was trained on
+            several queries needs one of them.
         sample_weight : array-like of shape (n_samples,), optional
             Constant within a query: the weight of the query in the mean.
 
         Raises
         ------
         DataError
-            If the data are not valid or no query has a relevant row.
+            If the data are not valid, the queries are missing, or none has a relevant row.
         """
         check_is_fitted(self)
+        if qid is None and not has_queries(X) and self.n_queries_in_ > 1:
+            raise DataError(
+                "score needs the queries, as fit had some: pass qid=..., or X as a table with a "
+                "column 'qid', which scikit-learn's searches and cross-validations carry along. "
+                "Otherwise these pass qid on only after "
+                "sklearn.set_config(enable_metadata_routing=True)"
+            )
         data = self._data(X, y, qid, sample_weight=sample_weight)
         values = ndcg_of_queries(data, self.model_.predict(data.X), graded=data.is_graded)
         return mean_of_defined(values, data.weights, NO_RELEVANT_ROW)
@@ -158,8 +204,16 @@ class Ranker(SolverEstimator):
     ) -> RankingData:
         """The checked data; `given` are other arguments of `RankingData.from_arrays`."""
         self._require_target(y)
+        told = qid is not None or given.get("group") is not None
+        X, column = tables.without_query_column(X, told, None if reset else self._names())
         features = self._features(X, reset=reset)
+        qid = column if qid is None else qid
         return RankingData.from_arrays(features, y, qid, feature_names=self._names(), **given)
+
+
+def has_queries(X: Any) -> bool:
+    """Whether `X` is a table with a column of queries."""
+    return tables.is_table(X) and tables.QUERY_COLUMN in tables.column_names(X)
 
 
 def ndcg_of_queries(

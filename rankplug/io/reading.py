@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData, relevance_of_ranks
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import label_roles, query_roles, read_columns
 from rankplug.io.files import InputFile, Paths, input_files, refuse_unfit
@@ -120,7 +120,7 @@ def read_label_data(
     *,
     format: str | None = None,  # noqa: A002
     labels: str | Sequence[str] | None = None,
-    ranks: bool = False,
+    ranks: bool | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
     like: LabelRankingData | None = None,
@@ -136,9 +136,10 @@ def read_label_data(
     labels : str or sequence of str
         Of a table: the column that holds the class, or one column for each label. Of svmlight
         text: None, the first number of a line is the class.
-    ranks : bool
-        The label columns hold ranks from 1, the best; relevance is the number of labels minus
-        the rank. Missing values mean that the label is not compared.
+    ranks : bool, optional
+        Whether the label columns hold ranks from 1, the best; relevance is the number of labels
+        minus the rank. Missing values mean that the label is not compared. If it is not said, they
+        hold relevance, and a `DataWarning` tells when it looks like ranks.
     like : LabelRankingData, optional
         Data read before, for training: the new data get the same features and classes.
 
@@ -170,9 +171,13 @@ def read_label_data(
         return _class_data(where, X, columns.ids, form, like)
     relevance = columns.relevance
     if ranks:
-        relevance = _relevance_of_ranks(where, relevance, roles.relevance)
+        relevance = relevance_of_ranks(relevance, where, roles.relevance)
     return LabelRankingData.from_arrays(
-        X, relevance, labels=roles.relevance, feature_names=roles.features
+        X,
+        relevance,
+        labels=roles.relevance,
+        ranks=None if ranks is None else False,
+        feature_names=roles.features,
     )
 
 
@@ -265,17 +270,3 @@ def _whole(values: NDArray[np.float64]) -> NDArray[Any]:
     whole = np.abs(values) < 2**53
     whole &= values == np.rint(values)
     return values.astype(np.int64) if whole.all() else values
-
-
-def _relevance_of_ranks(
-    where: str, ranks: NDArray[np.float64], names: Sequence[str]
-) -> NDArray[np.float64]:
-    n_labels = len(names)
-    wrong = np.argwhere((ranks < 1) | (ranks > n_labels))
-    if wrong.size:
-        row, label = wrong[0]
-        raise DataError(
-            f"{where}, row {row}, column {names[label]!r}: {ranks[row, label]:g} is not a rank "
-            f"from 1 to {n_labels}; leave out ranks=True if the columns hold relevance"
-        )
-    return n_labels - ranks

@@ -233,6 +233,7 @@ class TopSolver(Solver):
         "min lam/2 |w|^2 + mean over positives of max(0, 1 + highest negative - s_i)^2",
         "none",
         duality_gap=True,
+        one_query=True,
     )
     _near_one: ClassVar[float] = 1.0
     """Times `tol`: how close to 1 a lower bound says that no w is better than 0."""

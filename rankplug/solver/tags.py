@@ -33,6 +33,8 @@ class SolverTags:
         `Solver.solve` can start from an earlier result or model.
     kernel : bool
         Can use kernel functions.
+    one_query : bool
+        Ranks all rows together as a rule, or row by row: nobody has forgotten the queries then.
     validation : bool
         Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
     distributed : bool
@@ -52,6 +54,7 @@ class SolverTags:
     duality_gap: bool = False
     warm_start: bool = False
     kernel: bool = False
+    one_query: bool = False
     validation: bool = False
     distributed: bool = False
     learns: bool = True
