@@ -24,7 +24,7 @@ from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import Model
 from rankplug.system.cores import survive_forks
 
-__all__ = ["RegressorModel", "as_taken"]
+__all__ = ["RegressorModel", "convert_features"]
 
 _FILE = "regressor.skops"
 
@@ -64,7 +64,7 @@ class RegressorModel(Model):
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         survive_forks()
         try:
-            scores = self.regressor.predict(as_taken(self.regressor, X))
+            scores = self.regressor.predict(convert_features(self.regressor, X))
         except (OverflowError, ValueError) as error:
             raise DataError(
                 f"{type(self.regressor).__name__} refuses the features: {error}"
@@ -107,8 +107,8 @@ class RegressorModel(Model):
             ) from None
 
 
-def as_taken(regressor: Any, X: Matrix) -> Any:
-    """The features in a form that the regressor takes."""
+def convert_features(regressor: Any, X: Matrix) -> Any:
+    """Bring the features into a form that the regressor takes."""
     matrix: Any = X
     if not sparse.issparse(matrix):
         return matrix

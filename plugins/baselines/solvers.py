@@ -21,7 +21,7 @@ from rankplug.parameters import Count, Parameter, Positive, Threads
 from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
 from rankplug.system.cores import available_cores, survive_forks
 from rankplug.system.interruption import interrupted
-from rankplug_plugins.baselines.regressor_model import RegressorModel, as_taken
+from rankplug_plugins.baselines.regressor_model import RegressorModel, convert_features
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -301,7 +301,7 @@ def _fit(regressor: Any, data: RankingData) -> None:
     row_weight = data.row_weight
     weight = {} if row_weight is None else {"sample_weight": row_weight}
     try:
-        regressor.fit(as_taken(regressor, data.X), data.relevance, **weight)
+        regressor.fit(convert_features(regressor, data.X), data.relevance, **weight)
     except (ArithmeticError, TypeError, ValueError) as error:
         # The data hold neither, so that numbers overflowed if the message speaks of them.
         remedy = ": scale the features and the relevance" if "inf" in str(error).lower() else ""

@@ -321,9 +321,11 @@ def _require(right: bool, what: str) -> None:
 def _require_shallow(value: Any, levels: int) -> None:
     """Refuse values that are nested too deeply."""
     _require(levels > 0, "depth")
-    for part in value.values() if isinstance(value, dict) else value:
-        if isinstance(part, dict | list):
-            _require_shallow(part, levels - 1)
+    parts = value.values() if isinstance(value, dict) else value
+    if not {dict, list}.isdisjoint(map(type, parts)):  # most are long lists of numbers
+        for part in parts:
+            if isinstance(part, dict | list):
+                _require_shallow(part, levels - 1)
 
 
 def _require_depth(left: NDArray[Any], right: NDArray[Any]) -> None:

@@ -21,8 +21,8 @@ from rankplug_plugins.boosting.losses import (
     PairWeight,
     gains,
     levels,
+    make_pair_loss,
     pair_weight_space,
-    scaled_pair_loss,
 )
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class LightGBMAllPairs(LightGBMTrees):
         return {**super().tuning_space(data), **pair_weight_space()}
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
-        loss = scaled_pair_loss(data, self.loss, self.pair_weight, data.row_query)
+        loss = make_pair_loss(data, self.loss, self.pair_weight, data.row_query)
         return {"objective": loss}
 
     def _labels(self, data: Data) -> dict[str, Any]:

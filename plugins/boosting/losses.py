@@ -22,8 +22,8 @@ __all__ = [
     "check_relevance",
     "gains",
     "levels",
+    "make_pair_loss",
     "pair_weight_space",
-    "scaled_pair_loss",
 ]
 
 PairLoss: TypeAlias = Literal["squared-hinge", "logistic"]
@@ -97,7 +97,7 @@ def _others(values: NDArray[np.float64], high: int) -> NDArray[np.float64]:
     return np.unique(values[wrong])
 
 
-def scaled_pair_loss(data: Data, loss: PairLoss, pair_weight: PairWeight, qid: Any = None) -> Any:
+def make_pair_loss(data: Data, loss: PairLoss, pair_weight: PairWeight, qid: Any = None) -> Any:
     """Gradient and Hessian of the loss of all pairs, as a library's function of the scores.
 
     It is scaled so that second derivatives are 1 on average at the start: the parameters of trees

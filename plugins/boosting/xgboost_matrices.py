@@ -149,7 +149,7 @@ def boost_on_cluster(
         )
     # xgboost.dask asks for a current client even if one is passed.
     with (
-        cluster.transform(_with_labels, parameters["objective"]) as labelled,
+        cluster.transform(_set_labels, parameters["objective"]) as labelled,
         cluster.client.as_current(),
     ):
         arrays = labelled.to_arrays()
@@ -167,7 +167,7 @@ def boost_on_cluster(
     return result["booster"]
 
 
-def _with_labels(data: RankingData, objective: str) -> RankingData:
+def _set_labels(data: RankingData, objective: str) -> RankingData:
     """A partition whose relevance is what the objective takes."""
     check_relevance(data, objective)
     return replace(data, relevance=levels(data)) if objective == "rank:pairwise" else data

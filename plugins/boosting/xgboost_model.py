@@ -82,12 +82,12 @@ class XGBoostModel(Model):
     def _margins(self, rows: Matrix) -> NDArray[np.float64]:
         survive_forks()
         margins = self.booster.inplace_predict(
-            self._known(rows), predict_type="margin", missing=missing_value(self.zeros)
+            self._convert_rows(rows), predict_type="margin", missing=missing_value(self.zeros)
         )
         return np.asarray(margins, dtype=np.float64)
 
-    def _known(self, rows: Any) -> Any:
-        """The rows in a form that XGBoost reads as the training did."""
+    def _convert_rows(self, rows: Any) -> Any:
+        """Bring the rows into a form that XGBoost reads as the training did."""
         if not sparse.issparse(rows):
             return rows
         # XGBoost takes absent entries as missing; and it knows csr_matrix, not csr_array.
@@ -110,7 +110,7 @@ class XGBoostModel(Model):
         matrix, _ = as_matrix(X, self.feature_names)
         if matrix.shape[1] != self.n_features:
             raise DataError(f"X has {matrix.shape[1]} features, the model {self.n_features}")
-        rows = xgboost.DMatrix(self._known(matrix), missing=missing_value(self.zeros))
+        rows = xgboost.DMatrix(self._convert_rows(matrix), missing=missing_value(self.zeros))
         return np.asarray(self.booster.predict(rows, pred_contribs=True), dtype=np.float64)
 
     def _write(self, folder: Path) -> dict[str, Any]:

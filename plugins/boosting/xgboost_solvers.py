@@ -20,8 +20,8 @@ from rankplug_plugins.boosting.losses import (
     check_relevance,
     gains,
     levels,
+    make_pair_loss,
     pair_weight_space,
-    scaled_pair_loss,
 )
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
@@ -46,7 +46,7 @@ class _SampledPairs(XGBoostTrees):
         pair_method = CategoricalDistribution(("topk", "mean"))
         return {**super().tuning_space(data), "pair_method": pair_method}
 
-    def _pairs(self) -> dict[str, Any]:
+    def _native_pairs(self) -> dict[str, Any]:
         """The same settings under XGBoost's names."""
         native: dict[str, Any] = {"lambdarank_pair_method": self.pair_method}
         if self.num_pair_per_sample is not None:
@@ -114,7 +114,7 @@ class XGBoostPairwise(_SampledPairs):
             )
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
-        return {"objective": self.objective, **self._pairs()}
+        return {"objective": self.objective, **self._native_pairs()}
 
     def _labels(self, data: Data) -> NDArray[np.float64]:
         return levels(data) if self.objective == "rank:pairwise" else data.relevance
@@ -124,7 +124,7 @@ class XGBoostPairwise(_SampledPairs):
             return super()._grow(training)
         booster = boost_on_cluster(
             training.data,
-            {**training.native, "objective": self.objective, **self._pairs()},
+            {**training.native, "objective": self.objective, **self._native_pairs()},
             n_rounds=self.n_estimators,
             zeros=self.zeros,
             max_bin=self.max_bin,
@@ -161,7 +161,7 @@ class XGBoostNdcg(_SampledPairs):
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         assert isinstance(data, RankingData)
-        return {"objective": "rank:ndcg", "ndcg_exp_gain": data.is_graded, **self._pairs()}
+        return {"objective": "rank:ndcg", "ndcg_exp_gain": data.is_graded, **self._native_pairs()}
 
     def _labels(self, data: Data) -> NDArray[np.float64]:
         assert isinstance(data, RankingData)
@@ -209,4 +209,4 @@ class XGBoostAllPairs(XGBoostTrees):
         return {"base_score": 0.0}
 
     def _objective(self, data: Data) -> Any:
-        return scaled_pair_loss(data, self.loss, self.pair_weight)
+        return make_pair_loss(data, self.loss, self.pair_weight)

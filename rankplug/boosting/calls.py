@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rankplug.data import expand_group
 from rankplug.exceptions import DataError, ParameterError
 
-__all__ = ["Call", "QueryFunction", "given", "read_call"]
+__all__ = ["Call", "QueryFunction", "is_given", "read_call"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class Call:
         return cls(
             np.asarray(labels, dtype=np.float64),
             np.asarray(scores, dtype=np.float64).reshape(-1),
-            np.asarray(weight, dtype=np.float64) if given(weight) else None,
-            np.asarray(group, dtype=np.int64) if given(group) else None,
+            np.asarray(weight, dtype=np.float64) if is_given(weight) else None,
+            np.asarray(group, dtype=np.int64) if is_given(group) else None,
         )
 
     @property
@@ -81,7 +81,7 @@ def read_call(first: Any, second: Any, weight: Any, group: Any) -> Call:
     return call
 
 
-def given(values: Any) -> bool:
+def is_given(values: Any) -> bool:
     """Whether there are such values; XGBoost says no by an empty array, LightGBM by None."""
     return values is not None and len(values) > 0
 

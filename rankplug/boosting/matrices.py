@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rankplug.boosting.calls import Call, given
+from rankplug.boosting.calls import Call, is_given
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 
@@ -58,7 +58,7 @@ def ranking_data(matrix: Any, *, allow_quantized: bool = False) -> RankingData:
     else:
         X, names = _xgboost_features(matrix), matrix.feature_names
     labels, weight, group = matrix.get_label(), matrix.get_weight(), matrix.get_group()
-    if not given(labels):
+    if not is_given(labels):
         raise DataError(f"the {kind} has no labels: give it the relevance as label")
     call = Call.of(labels, np.zeros(len(labels)), weight, group)
     return RankingData.from_arrays(
