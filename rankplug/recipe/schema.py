@@ -80,9 +80,12 @@ _DESCRIPTIONS: dict[type, dict[str, str]] = {}
 
 def _documented(cls: Class) -> Class:
     """Note the texts below the fields, and add them to the docstring for ``pydoc``."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    texts = _DESCRIPTIONS[cls] = {"": inspect.cleandoc(cls.__doc__ or "")}
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    except OSError:  # installed without source files
+        return cls
     types = get_type_hints(cls)
-    texts = _DESCRIPTIONS[cls] = {"": inspect.cleandoc(str(cls.__doc__))}
     lines = [texts[""], "", "Attributes", "----------"]
     for item, text in itertools.pairwise(getattr(tree, "body", ())):
         if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
@@ -301,8 +304,8 @@ def validate(given: Any, folders: Mapping[str, Path]) -> Recipe:
     Raises
     ------
     pydantic.ValidationError
-        Of all that is wrong, but for `conflicts` of several keys. Errors of the types "wrong" and
-        "not" have messages for people; that of the latter goes on with what the value is.
+        Of all that is wrong with single keys. Errors of the types "wrong" and "not" have messages
+        for people; that of the latter goes on with what the value is.
     """
     return _RECIPE.validate_python(given, context=folders)
 
@@ -322,9 +325,10 @@ class _JsonSchema(GenerateJsonSchema):
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
         made = super().dataclass_schema(schema)
-        made["description"], *texts = _DESCRIPTIONS[schema["cls"]].values()
-        for key, text in zip(made["properties"].values(), texts, strict=True):
-            key["description"] = text
+        texts = _DESCRIPTIONS[schema["cls"]]
+        made["description"] = texts[""]
+        for key in texts.keys() & made["properties"].keys():
+            made["properties"][key]["description"] = texts[key]
         return made
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:

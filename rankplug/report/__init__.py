@@ -1,4 +1,4 @@
-"""What a run found: outcomes of solvers, their comparison, and the report as files."""
+"""Reports of runs: outcomes of solvers, their comparison, and its forms as files."""
 
 from rankplug.report.formats import (
     REPORT_FILES,

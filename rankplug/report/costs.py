@@ -43,11 +43,10 @@ from rankplug.solver import Data, Solver
 
 __all__ = ["learning_curve", "measure", "seconds_to_share", "training_costs"]
 
-_BATCHES = (1, 100, 10_000)
-_SECONDS_PER_BATCH = 0.05
-_MOST_CALLS = 100
-_MOST_CELLS = 1 << 26
-"""Largest dense batch, half a gigabyte."""
+_BATCHES = (1, 100, 10_000)  # rows of a call: one user's query, a page of results, a file
+_SECONDS_PER_BATCH = 0.05  # long against the clock's resolution, short against most trainings
+_MOST_CALLS = 100  # the median is steady by then
+_MOST_CELLS = 1 << 26  # of a dense batch: half a gigabyte
 
 
 @contextmanager
@@ -177,7 +176,7 @@ def _seconds_of_call(model: Model, rows: Matrix) -> float:
 
 
 def _start_of_peak() -> float | None:
-    """Let the kernel record the highest resident memory anew; what it is now, None: no way."""
+    """Let the kernel record the peak of resident memory anew; what it is now, None: unknown."""
     _give_back_memory()
     try:
         Path("/proc/self/clear_refs").write_text("5")

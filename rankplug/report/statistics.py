@@ -15,10 +15,9 @@ from rankplug.metrics import Measured, confidence_interval
 __all__ = ["CONFIDENCE", "Comparison", "compare", "holm"]
 
 CONFIDENCE = 0.95
-_MANY_QUERIES = 1_000
-_CELLS = 1 << 22
-"""Most numbers that are resampled at once."""
-_SEED = 0
+_MANY_QUERIES = 1_000  # above it 1,999 resamples, so that a comparison takes about a second
+_CELLS = 1 << 22  # numbers that are resampled at once: 32 MB
+_SEED = 0  # the same for all, so that a report can be made again
 
 
 @dataclass(frozen=True)
@@ -226,4 +225,5 @@ def _p_value(difference: NDArray[np.float64]) -> float:
 
 
 def _n_resamples(n: int) -> int:
+    """One less than a round number, since the data themselves count as a resample."""
     return 9_999 if n <= _MANY_QUERIES else 1_999

@@ -24,8 +24,8 @@ __all__ = [
     "tuning",
 ]
 
-_FEW_QUERIES = 30
-_MOST_DISAGREEMENTS = 10
+_FEW_QUERIES = 30  # below it percentile bootstrap intervals are visibly too narrow
+_MOST_DISAGREEMENTS = 10  # what a reader looks into one by one
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def comparisons(report: Report) -> Table | None:
 
 
 def costs(report: Report) -> Table | None:
-    """What training, keeping and using each solver takes; None if nothing was measured."""
+    """Costs of training, storing and using each solver; None if nothing was measured."""
     outcomes = report.succeeded
     if not any(outcome.costs for outcome in outcomes):
         return None
@@ -134,7 +134,7 @@ def costs(report: Report) -> Table | None:
 
 
 def tuning(report: Report) -> Table | None:
-    """What tuning found, and in how many trials; None if nothing was tuned."""
+    """The best trial of each tuned solver, and the number of trials; None if none was tuned."""
     tuned = [(one.name, one.tuning) for one in report.outcomes if one.tuning is not None]
     if not tuned:
         return None

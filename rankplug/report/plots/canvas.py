@@ -26,13 +26,14 @@ __all__ = [
 
 # Colours of Okabe and Ito, which people of all colour visions tell apart.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-INK = "#010101"
+INK = "#010101"  # the page's text; black itself Matplotlib leaves out as SVG's default
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
 _COLOURS = {
     INK: "currentColor",
     **{colour: f"var(--c{place})" for place, colour in enumerate(PALETTE)},
 }
 """The page's variables: on white they are a little darker, in the dark a little lighter."""
+# The baseline has the first one.
 _MARKERS = "so^Dv<>Ph"
 _DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 
@@ -63,10 +64,10 @@ _RC: Any = {
 }
 
 
-_WIDTH = 4.3
-_BOTTOM = 0.58
-_MARGIN = 0.17
-_FEWEST_DECADES = 0.5
+_WIDTH = 4.3  # inches, of a figure: a phone's page shows its letters in the size of the text
+_BOTTOM = 0.58  # inches, for the labels of the axis below
+_MARGIN = 0.17  # inches, at the top and at the right
+_FEWEST_DECADES = 0.5  # of a logarithmic axis: narrower, it would show one tick
 _STEPS = ((0.9, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)))
 """Ticks within a decade of an axis of fewer decades."""
 

@@ -15,8 +15,7 @@ from rankplug.solver import Objective, Solver, make_solver
 
 __all__ = ["convergence", "same_objective"]
 
-_SMALLEST = 1e-12
-"""Relative distances below it are rounding errors."""
+_SMALLEST = 1e-12  # relative distances below it are errors of rounding
 
 
 def convergence(report: Report, canvas: Canvas) -> list[Plot]:

@@ -17,10 +17,10 @@ from rankplug.report.statistics import CONFIDENCE
 
 __all__ = ["curves", "roc_curve"]
 
+# Each of the first page of results, some beyond it.
 _CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50)
-_GRID = 200
-_SATISFIED = 0.98
-"""Share of positives from which the ROC curve is of no interest any more."""
+_GRID = 200  # false positive rates of a curve: more than a plot has pixels for steps
+_SATISFIED = 0.98  # share of positives found where the early part of the ROC curve ends
 
 
 def curves(report: Report, canvas: Canvas) -> list[Plot]:

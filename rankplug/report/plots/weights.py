@@ -15,8 +15,8 @@ from rankplug.report.report import Report
 
 __all__ = ["weights"]
 
-_MOST_FEATURES = 15
-_BLOCK_ELEMENTS = 1 << 23
+_MOST_FEATURES = 15  # labels of one panel that are read without scrolling
+_BLOCK_ELEMENTS = 1 << 23  # of a block of rows: 64 MB
 
 
 @dataclass(frozen=True)
