@@ -21,7 +21,7 @@ __all__ = ["ArrowFile"]
 
 
 class ArrowFile(TableFile):
-    """Its columns have types of their own, which stay as they are.
+    """An open Parquet or Arrow file; its columns keep the types they have.
 
     Parameters
     ----------

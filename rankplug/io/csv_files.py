@@ -25,7 +25,7 @@ _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 
 
 class CsvFile(TableFile):
-    """Its delimiter is the one that occurs most often in the header, a comma if there is none."""
+    """An open CSV file; its delimiter is the one most frequent in the header, else a comma."""
 
     def __init__(self, file: InputFile, stream: BinaryIO) -> None:
         super().__init__(file, stream)

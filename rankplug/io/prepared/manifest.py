@@ -53,14 +53,14 @@ _TYPES = {
     "shift": r"<f8",
 }
 
-# What is wrong where a value is not of its type, by its place.
+# What is wrong where a value is not of its type, by its place; * is an array's name or a shard's
+# number.
 _WRONG: Mapping[tuple[Any, ...], str] = {
     (): "keys are missing or unknown",
     ("rankplug",): "the version of rankplug is no text",
-    ("n_samples",): "sizes must be positive",
-    ("n_queries",): "sizes must be positive",
-    ("n_features",): "sizes must be positive",
-    ("n_values",): "sizes must be positive",
+    **dict.fromkeys(
+        [("n_samples",), ("n_queries",), ("n_features",), ("n_values",)], "sizes must be positive"
+    ),
     ("layout",): "unknown layout {value!r}",
     ("scale",): "unknown scale {value!r}",
     ("feature_names",): "feature names are no list",
@@ -72,9 +72,10 @@ _WRONG: Mapping[tuple[Any, ...], str] = {
     ("arrays", "*", "sha256"): "array {name!r} has no digest",
     ("shards",): "shards are no list",
     ("shards", "*"): "a shard is not described",
-    ("shards", "*", "queries"): "a shard cannot reach over {value!r}",
-    ("shards", "*", "rows"): "a shard cannot reach over {value!r}",
-    ("shards", "*", "values"): "a shard cannot reach over {value!r}",
+    **dict.fromkeys(
+        [("shards", "*", axis) for axis in ("queries", "rows", "values")],
+        "a shard cannot reach over {value!r}",
+    ),
     ("shards", "*", "sha256"): "a shard has no digests",
     ("sources",): "sources are no list",
     ("arguments",): "the arguments are no mapping",
