@@ -30,7 +30,7 @@ class Model(ABC):
     """A scoring function of features.
 
     Plugins announce their subclasses to `load_model` by an entry point of the group
-    ``rankplug.models`` whose name is the `kind`; the kinds of this module need none.
+    ``rankplug.models`` whose name is the `kind`; those of linear models need none.
     """
 
     kind: ClassVar[str]

@@ -97,7 +97,7 @@ def _compete(
             observers.solver_started(entry.name, solver)
             place = storage or folder / JOURNAL
             turn = Turn(entry, solver, recipe, plan, observers, place, resume, search)
-            outcomes.append(turn.outcome())
+            outcomes.append(turn.run())
             pareto += filter(None, [turn.pareto()])
             observers.solver_finished(outcomes[-1])
             if outcomes[-1].interrupted:

@@ -25,6 +25,15 @@ _log = logging.getLogger(__name__)
 class Turn:
     """One entry of a recipe on its way to an `Outcome`.
 
+    `run` takes these steps for each part of the plan:
+
+    1. Prepare the data: the part's splits, scaled as its training set asks for.
+    2. Tune the solver on them, if the recipe says so and they are not those of the part before.
+    3. Train it, and score its model on all splits.
+    4. The first time, measure what the model costs, and the learning curve if it is asked for.
+
+    The outcomes of the parts become one. Whatever goes wrong becomes an outcome that says so.
+
     Attributes
     ----------
     entry : Entry
@@ -52,12 +61,12 @@ class Turn:
     search: Search | None = None
     logs: list[TrialLog] = field(default_factory=list)
 
-    def outcome(self) -> Outcome:
+    def run(self) -> Outcome:
         """The outcome of all parts; "failed" or "stopped" if there is none."""
         params = self.solver.get_params(deep=False)
         nothing = Outcome(self.entry.name, self.entry.solver, params, "failed")
         try:
-            return self.plan.merge(self._parts(nothing), self.recipe.metrics)
+            return self.plan.merge(self._run_parts(nothing), self.recipe.metrics)
         except KeyboardInterrupt:
             return self._abandon(nothing, "interrupted by the user", status="stopped")
         except RankplugError as error:
@@ -74,7 +83,7 @@ class Turn:
         tuning = self.logs[-1].summary() if self.logs else None
         return replace(outcome, status=status, error=error, tuning=tuning)
 
-    def _parts(self, nothing: Outcome) -> list[Outcome]:
+    def _run_parts(self, nothing: Outcome) -> list[Outcome]:
         outcomes: list[Outcome] = []
         solver, known = self.solver, None
         for part in self.plan.parts:
@@ -86,7 +95,7 @@ class Turn:
             known = data
             outcome = self._train(outcome, solver, part, data)
             if not outcomes:
-                outcome = self._with_costs(outcome, solver, part, data)
+                outcome = self._add_costs(outcome, solver, part, data)
             outcomes.append(outcome)
         return outcomes
 
@@ -120,7 +129,7 @@ class Turn:
         outcome = train(outcome, solver, data.scaled, part.seed, report)
         return score(outcome, self.recipe.metrics, data.splits)
 
-    def _with_costs(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
+    def _add_costs(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
         assert outcome.result is not None
         test = data.splits["test"]
         costs = {**outcome.costs, **measure(outcome.result.model, test)}

@@ -375,10 +375,9 @@ def tracking(runs, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(runs)
     uri = f"sqlite:///{runs}/output/mlflow.db"
-    before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(uri)
     yield uri
-    mlflow.set_tracking_uri(before)
+    mlflow.set_tracking_uri(None)
 
 
 def test_runs_are_read(runs, tracking):
