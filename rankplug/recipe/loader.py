@@ -21,7 +21,7 @@ from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
 from rankplug.recipe.schema import FILE_KEYS, Cost, Recipe, keys, validate
 from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
-from rankplug.recipe.values import Place, is_line
+from rankplug.recipe.values import KeyPath, is_line
 from rankplug_recipes import packaged_recipes
 
 __all__ = ["load_recipe", "packaged_recipes"]
@@ -154,10 +154,10 @@ def _name_of(entry: Any) -> str:
 # What is wrong, in words
 
 
-def _node(root: Node, place: Place) -> Node:
-    """The node in that place, or the last on the way that there is."""
+def _node(root: Node, path: KeyPath) -> Node:
+    """The node of that key path, or the last that there is on the way."""
     node = root
-    for part in place:
+    for part in path:
         if isinstance(node.value, dict) and part in node.value:
             node = node.value[str(part)]
         elif isinstance(node.value, list):
@@ -174,22 +174,22 @@ def _folders(root: Node) -> dict[str, Path]:
 
 def _message(root: Node, error: ErrorDetails) -> str:
     """What is wrong by the schema, with the place where it was written."""
-    place = error["loc"]
-    if place[:1] == ("data",):  # behind it stands which kind of data
-        place = place[:1] + place[2:]
+    path = error["loc"]
+    if path[:1] == ("data",):  # behind it stands which kind of data
+        path = path[:1] + path[2:]
     if error["type"] == "missing":
-        section = _node(root, place[:-1])
-        remedy = f": add it, or --set data.{place[-1]}=FILE, or name a 'dataset'"
-        of_files = place[-1] in {"train", "test"}
-        return f"{section.place}: the key {place[-1]!r} is missing{remedy if of_files else ''}"
-    node = _node(root, place)
+        section = _node(root, path[:-1])
+        remedy = f": add it, or --set data.{path[-1]}=FILE, or name a 'dataset'"
+        of_files = path[-1] in {"train", "test"}
+        return f"{section.place}: the key {path[-1]!r} is missing{remedy if of_files else ''}"
+    node = _node(root, path)
     if error["type"] == "unexpected_keyword_argument":
-        if place[0] == "data" and place[-1] in FILE_KEYS:
-            what = f"{place[-1]!r} is for data from files, not for an embedded set"
+        if path[0] == "data" and path[-1] in FILE_KEYS:
+            what = f"{path[-1]!r} is for data from files, not for an embedded set"
         else:
-            what = f"unknown key {place[-1]!r}{nearest(str(place[-1]), keys(place[:-1]))}"
+            what = f"unknown key {path[-1]!r}{nearest(str(path[-1]), keys(path[:-1]))}"
     elif error["type"] == "dataclass_type":
-        what = f"must be a mapping with keys of {', '.join(keys(place))}, not {node}"
+        what = f"must be a mapping with keys of {', '.join(keys(path))}, not {node}"
     elif error["type"] == "not":
         what = f"{error['msg']}, not {node}"
         if error["ctx"]["words"] == "a line of text" and isinstance(node.value, int | float):
@@ -199,7 +199,7 @@ def _message(root: Node, error: ErrorDetails) -> str:
     return f"{node.place}: {what}"
 
 
-def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """What is wrong with several keys together, whatever else is wrong with each."""
     yield from _again(("metrics",), map(_canonical, _items(recipe, "metrics")), "the metric")
     tune, compare = recipe.get("tune"), recipe.get("compare")
@@ -230,13 +230,13 @@ def _items(section: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _again(
-    place: Place, names: Iterable[str], what: str, remedy: str = ""
-) -> Iterator[tuple[Place, str]]:
+    path: KeyPath, names: Iterable[str], what: str, remedy: str = ""
+) -> Iterator[tuple[KeyPath, str]]:
     """Where in a list a name occurs again."""
     names = list(names)
     for number, name in enumerate(names):
         if name and name in names[:number]:
-            yield (*place, number), f"{what} {name!r} occurs {names.count(name)} times{remedy}"
+            yield (*path, number), f"{what} {name!r} occurs {names.count(name)} times{remedy}"
 
 
 def _canonical(metric: Any) -> str:

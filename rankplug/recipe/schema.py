@@ -38,10 +38,10 @@ from rankplug.recipe.values import (
     DatasetParams,
     File,
     Folds,
+    KeyPath,
     Line,
     Metric,
     Name,
-    Place,
     SearchSpace,
     Seconds,
     Seed,
@@ -314,10 +314,10 @@ FILE_KEYS = frozenset(item.name for item in fields(Files))
 """Keys of data from files, which data sets do not have."""
 
 
-def keys(place: Place) -> tuple[str, ...]:
-    """The keys of the section in that place; those of ``data`` are of both kinds."""
-    sections = _SECTIONS[str(place[0])] if place else (Recipe,)
-    return tuple(item.name for section in sections for item in fields(section))
+def keys(section: KeyPath) -> tuple[str, ...]:
+    """The keys of the section of that key path; those of ``data`` are of both kinds."""
+    classes = _SECTIONS[str(section[0])] if section else (Recipe,)
+    return tuple(item.name for cls in classes for item in fields(cls))
 
 
 class _JsonSchema(GenerateJsonSchema):

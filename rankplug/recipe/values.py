@@ -25,9 +25,9 @@ from rankplug.metrics import parse_metric
 from rankplug.solver import Solver, solver_class
 from rankplug.tuning import read_space
 
-Place: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and numbers that lead to a value."""
-Problem: TypeAlias = tuple[Place, PydanticCustomError]
+Mistake: TypeAlias = tuple[KeyPath, PydanticCustomError]
 """Where in a value something is wrong, and what."""
 
 # Words for what is wrong
@@ -82,10 +82,10 @@ def list_of(what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _raise(problems: Sequence[Problem]) -> None:
+def _raise(mistakes: Sequence[Mistake]) -> None:
     """All that is wrong in the parts of a value, at once."""
-    if problems:
-        details = [InitErrorDetails(type=what, loc=where, input=None) for where, what in problems]
+    if mistakes:
+        details = [InitErrorDetails(type=what, loc=where, input=None) for where, what in mistakes]
         raise ValidationError.from_exception_data("recipe", details)
 
 
@@ -166,17 +166,17 @@ def _check_space(space: Mapping[str, Any], info: ValidationInfo) -> Mapping[str,
     if "solver" in info.data:
         cls = solver_class(info.data["solver"])
         held = {key: value for key, value in space.items() if not is_searched(value)}
-        problems = list(_wrong_params(cls, held))
+        mistakes = list(_wrong_params(cls, held))
         for key in filter(lambda key: key not in held, space):
             try:
                 read_space(cls(), {key: space[key]})
             except RankplugError as error:
-                problems.append(((key,), _wrong(str(error))))
-        _raise(problems)
+                mistakes.append(((key,), _wrong(str(error))))
+        _raise(mistakes)
     return space
 
 
-def _wrong_params(cls: type[Solver], params: Mapping[str, Any]) -> Iterator[Problem]:
+def _wrong_params(cls: type[Solver], params: Mapping[str, Any]) -> Iterator[Mistake]:
     known = cls._get_param_names()
     for key, value in params.items():
         if key not in known:
@@ -204,7 +204,7 @@ def _check_sizes(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str
     return params
 
 
-def _wrong_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Problem]:
+def _wrong_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
     defaults = datasets.parameters(name)
     for key, value in params.items():
         if key not in defaults:
