@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from rankplug.cli.shared import FAILED, INTERRUPTED, command_parser
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rankplug.tuning import TuneResult
 
 __all__ = ["add_compare", "add_run", "add_train", "add_tune"]
-
-Tune: TypeAlias = "Callable[..., TuneResult] | None"
 
 _PATIENCE = 30.0  # seconds in which a Dask scheduler must have answered
 _EXIT_STATUS = """\
@@ -373,13 +371,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 @contextmanager
-def tune_on(address: str | None) -> Iterator[Tune]:
-    """`rankplug.tune` with its trials on a Dask cluster; None without an address.
-
-    Parameters
-    ----------
-    address : str or None
-        Of the scheduler, such as ``tcp://10.0.0.1:8786``.
+def tune_on(address: str | None) -> Iterator[Callable[..., TuneResult] | None]:
+    """`rankplug.tune` with its trials on the Dask cluster of a scheduler; None without an address.
 
     Raises
     ------

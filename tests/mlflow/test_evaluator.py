@@ -14,8 +14,7 @@ import rankplug.mlflow
 from rankplug import Ranker
 from rankplug.exceptions import DataError, ParameterError, UnknownNameError
 from rankplug.metrics import SummarySettings as Settings
-from rankplug.metrics import confidence_interval, evaluate, per_query
-from rankplug.metrics.evaluation import Measured
+from rankplug.metrics import evaluate, per_query
 
 # MLflow's own use of SQLAlchemy, and hints about integers in the caller's own frame.
 pytestmark = [
@@ -239,21 +238,3 @@ def test_other_model_types_are_left_to_others():
     assert RankingEvaluator.can_evaluate(model_type="ranker", evaluator_config={})
     assert not RankingEvaluator.can_evaluate(model_type="classifier", evaluator_config={})
     assert Settings.of({}).qid == "qid"
-
-
-def test_intervals_cover_the_mean_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    covered = 0
-    for seed in range(200):
-        values, weights = rng.beta(2, 1, size=60), rng.integers(1, 5, size=60).astype(float)
-        measured = Measured(values, weights)
-        low, high = confidence_interval(measured, level=0.9, n_resamples=200, seed=seed)
-        covered += low <= 2 / 3 <= high
-    assert 0.82 <= covered / 200 <= 0.96
-
-
-def test_intervals_of_few_queries():
-    assert np.isnan(confidence_interval(Measured(np.array([0.5, np.nan]), np.ones(2)))).all()
-    assert confidence_interval(Measured(np.array([0.5, 0.5]), np.ones(2))) == (0.5, 0.5)
-    with pytest.raises(ParameterError, match="level=1"):
-        confidence_interval(Measured(np.ones(3), np.ones(3)), level=1.0)
