@@ -15,6 +15,7 @@ from scipy import sparse
 from rankplug import RankingData, write_data
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.batches import read_batches
+from rankplug.io.files import InputFile
 from rankplug.io.writing import table_writer
 
 NAMES = ("f1", "f2", "f3")
@@ -51,6 +52,14 @@ def test_batches_are_the_file(data, files, suffix, batch_rows):
     fractions = [batch.fraction for batch in batches]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_is_opened_once(files, monkeypatch, suffix):
+    opened, open_ = [], InputFile.open
+    monkeypatch.setattr(InputFile, "open", lambda file: opened.append(str(file)) or open_(file))
+    assert len(list(read_batches(files / f"data{suffix}", n_features=3, batch_rows=30))) > 1
+    assert opened == [str(files / f"data{suffix}")]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

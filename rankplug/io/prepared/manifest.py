@@ -114,21 +114,6 @@ class ShardSpan(_Strict):
     values: _Span
     sha256: dict[str, _Digest]
 
-    @property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return self.queries[1] - self.queries[0]
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows[1] - self.rows[0]
-
-    @property
-    def n_values(self) -> int:
-        """Number of stored elements of X."""
-        return self.values[1] - self.values[0]
-
 
 class ArrayType(_Strict):
     """Type and shape of an array, and the digest of its content; shards have those of features."""
