@@ -10,8 +10,7 @@ import numpy as np
 from rankplug.metrics import measure_data
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, TuningSummary
-from rankplug.runner.splits import Splits, describe, make_folds
-from rankplug.runner.training import Prepared, prepare
+from rankplug.runner.splits import Prepared, Splits, describe, make_folds, prepare
 from rankplug.solver import Data
 
 __all__ = ["Part", "Plan", "make_plan"]

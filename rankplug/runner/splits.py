@@ -1,4 +1,4 @@
-"""The data of a recipe: its splits, checked against each other, and folds over all of them."""
+"""The data of a recipe: its splits, checked against each other and scaled, and folds of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.io import read_data
 from rankplug.metrics import parse_metric
-from rankplug.recipe import Dataset, Files, Recipe
+from rankplug.models import ScaledParts, scale_parts
+from rankplug.recipe import Dataset, Files, Recipe, Scale
 from rankplug.solver import Data
 
-__all__ = ["Folds", "Splits", "describe", "load_splits", "make_folds"]
+__all__ = ["Folds", "Prepared", "Splits", "describe", "load_splits", "make_folds", "prepare"]
 
 Splits: TypeAlias = Mapping[str, Data]
 
@@ -86,6 +87,19 @@ def _check_metric(name: str, split: str, data: Data) -> None:
         parse_metric(name).check(data.relevance[~np.isnan(data.relevance)])
     except DataError as error:
         raise DataError(f"{split} set: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Splits as models take them, and training and validation set as solvers do: scaled."""
+
+    splits: Splits
+    scaled: ScaledParts
+
+
+def prepare(splits: Splits, scale: Scale) -> Prepared:
+    """Scale the data as the training set asks for; raises `DataError` as `scaling_for`."""
+    return Prepared(splits, scale_parts(splits["train"], splits.get("valid"), scale))
 
 
 @dataclass(frozen=True, eq=False)

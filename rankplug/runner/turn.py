@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rankplug.exceptions import RankplugError
+from rankplug.metrics import measure_data
+from rankplug.models import ScaledParts, predict_data, scaled_model
 from rankplug.recipe import Entry, Recipe
 from rankplug.report import Outcome, ParetoTrials
-from rankplug.report.costs import learning_curve, measure, seconds_to_share
+from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
 from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
 from rankplug.runner.search import Search, TrialLog, is_tunable, search
-from rankplug.runner.training import Prepared, score, train
-from rankplug.solver import Progress, Solver
+from rankplug.runner.splits import Prepared, Splits
+from rankplug.solver import Callback, Progress, Solver
 
 __all__ = ["Turn"]
 
@@ -148,3 +152,40 @@ class Turn:
         if reached is not None:
             costs["seconds_to_99"] = reached
         return replace(outcome, costs=costs, learning_curve=curve)
+
+
+def train(
+    outcome: Outcome, solver: Solver, data: ScaledParts, seed: int, callback: Callback
+) -> Outcome:
+    """The outcome with result, status and time of a training."""
+    with training_costs() as costs:
+        result = solver.solve(data.train, valid=data.valid, callback=callback, random_state=seed)
+    return replace(
+        outcome,
+        params=solver.get_params(deep=False),
+        status=result.status,
+        result=replace(result, model=scaled_model(result.model, data.scaling)),
+        train_seconds=costs["train_seconds"],
+        train_cpu_seconds=costs["train_cpu_seconds"],
+        costs=costs,
+    )
+
+
+def score(outcome: Outcome, metrics: Sequence[str], splits: Splits) -> Outcome:
+    """The outcome of a training with all metrics on all splits."""
+    assert outcome.result is not None
+    means = {}
+    # The test set is the last of the splits: its scores are kept.
+    for split, data in splits.items():
+        started = time.perf_counter()
+        scores = predict_data(outcome.result.model, data)
+        seconds = time.perf_counter() - started
+        measured = measure_data(data, scores, metrics)
+        means[split] = {name: values.mean() for name, values in measured.items()}
+    return replace(
+        outcome,
+        metrics=means,
+        per_query={name: values.values for name, values in measured.items()},
+        scores=scores,
+        predict_seconds=seconds,
+    )
