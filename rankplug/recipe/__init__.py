@@ -31,20 +31,19 @@ Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in t
 relative to the file's folder, one given by ``--set`` to the working directory.
 """
 
+from rankplug.data import ScaleName as Scale
 from rankplug.recipe.loader import load_recipe, packaged_recipes
 from rankplug.recipe.schema import (
     Compare,
-    Cost,
     Dataset,
     Entry,
     Files,
     Pruner,
     Recipe,
-    Sampler,
-    Scale,
     Tune,
     json_schema,
 )
+from rankplug.tuning import Cost, Sampler
 
 __all__ = [
     "Compare",

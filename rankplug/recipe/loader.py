@@ -19,9 +19,10 @@ from pydantic_core import ErrorDetails
 
 from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
-from rankplug.recipe.schema import FILE_KEYS, Cost, Recipe, keys, validate
+from rankplug.recipe.schema import FILE_KEYS, Recipe, keys, validate
 from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
 from rankplug.recipe.values import KeyPath, is_line
+from rankplug.tuning import Cost
 from rankplug_recipes import packaged_recipes
 
 __all__ = ["load_recipe", "packaged_recipes"]
@@ -194,6 +195,12 @@ def _message(root: Node, error: ErrorDetails) -> str:
         what = f"{error['msg']}, not {node}"
         if error["ctx"]["words"] == "a line of text" and isinstance(node.value, int | float):
             what += ": put it in quotes"
+    elif error["type"] == "literal_error":
+        choices = re.findall(r"'(.*?)'", error["ctx"]["expected"])
+        if isinstance(node.value, str):
+            what = f"unknown choice {node.value!r}{nearest(node.value, choices)}"
+        else:
+            what = f"must be one of {', '.join(choices)}, not {node}"
     else:
         what = error["msg"]
     return f"{node.place}: {what}"

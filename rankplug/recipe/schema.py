@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -24,13 +24,12 @@ from pydantic import (
     Field,
     Tag,
     TypeAdapter,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from rankplug.data import ScaleName as Scale
+from rankplug.data import ScaleName
 from rankplug.io import FORMATS
 from rankplug.recipe.strict_yaml import dump
 from rankplug.recipe.values import (
@@ -51,21 +50,17 @@ from rankplug.recipe.values import (
     Truth,
     is_searched,
     list_of,
-    one_of,
 )
 from rankplug.tuning import Cost, Sampler
 from rankplug.tuning import Pruner as StudyPruner
 
 __all__ = [
     "Compare",
-    "Cost",
     "Dataset",
     "Entry",
     "Files",
     "Pruner",
     "Recipe",
-    "Sampler",
-    "Scale",
     "Tune",
     "json_schema",
     "keys",
@@ -73,6 +68,7 @@ __all__ = [
 ]
 
 Pruner: TypeAlias = Literal[StudyPruner, "none"]
+Format: TypeAlias = Literal[FORMATS]  # type: ignore[valid-type]
 Class = TypeVar("Class", bound=type)
 _DESCRIPTIONS: dict[type, dict[str, str]] = {}
 """Of the keys of each section, and below the empty key of the section itself."""
@@ -140,8 +136,8 @@ class Files(_Section):
     """For the comparison."""
     valid: File | None = None
     """For solvers that stop early."""
-    format: Annotated[str, one_of(*FORMATS), WithJsonSchema({"enum": list(FORMATS)})] | None = None
-    """Of all files, one of `rankplug.io.FORMATS`; found out from each if left out."""
+    format: Format | None = None
+    """Of all files; found out from each if left out."""
     label: Line | None = None
     """Column of a table that holds the relevance."""
     qid: Line | None = None
@@ -194,18 +190,16 @@ class Tune(_Section):
     folds: Folds | None = None
     """Tune by cross-validation on the training set, divided by query. If left out: by the
     validation set, or in 5 folds where the data have none."""
-    sampler: Annotated[Sampler, one_of(*get_args(Sampler))] = "tpe"
+    sampler: Sampler = "tpe"
     """How the next trial is chosen."""
-    pruner: Annotated[Pruner, one_of(*get_args(Pruner))] = "wilcoxon"
+    pruner: Pruner = "wilcoxon"
     """Which trials are given up early."""
     seed: Seed | None = None
     """The recipe's if left out."""
     path: Truth = False
     """Try all values of C in one trial where the solver can start from the last solution; false
     by default, because then a trial of one solver is more than that of another."""
-    costs: Annotated[
-        tuple[Annotated[Cost, one_of(*get_args(Cost))], ...], list_of("objectives")
-    ] = ()
+    costs: Annotated[tuple[Cost, ...], list_of("objectives")] = ()
     """Objectives beside the metric: training seconds, bytes of the saved model. Parameters are
     chosen by the metric; the report shows which trials nothing beats in all of them."""
     storage: Line | None = None
@@ -249,7 +243,7 @@ class Recipe(_Section):
     """Names of `rankplug.metrics`, the primary one first."""
     solvers: Annotated[tuple[Entry, ...], list_of("solvers")]
     """The competitors."""
-    scale: Annotated[Scale, one_of(*get_args(Scale))] = "none"
+    scale: ScaleName = "none"
     """Scaling of each feature, fitted on the training set; sparse features: "maxabs" only."""
     seed: Seed = 0
     """Seed of every solver."""

@@ -56,19 +56,6 @@ def must_be(words: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def one_of(*choices: str) -> BeforeValidator:
-    """One of a few words; another one is named with the nearest of them."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and value not in choices:
-            raise _wrong(f"unknown choice {value!r}{nearest(value, choices)}")
-        if not isinstance(value, str):
-            raise _not(f"one of {', '.join(choices)}")
-        return value
-
-    return BeforeValidator(check)
-
-
 def list_of(what: str) -> BeforeValidator:
     """A list of at least one item."""
 
