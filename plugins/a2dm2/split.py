@@ -21,12 +21,12 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from rankplug.objectives import TopProblem
+from rankplug.optim.bracket import Vector
 from rankplug.optim.cholesky import factorise
 from rankplug.system.interruption import raise_if_overdue
 
 __all__ = ["TopSplit"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Solve: TypeAlias = Callable[[Vector], Vector]
 
 _LARGEST_FACTOR = 3000  # rows of a matrix that is factorised, which takes 72 MB

@@ -11,12 +11,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData
+from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 
 __all__ = ["Layout", "list_patterns"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 
 
@@ -58,12 +57,8 @@ def list_patterns(data: Data) -> Layout:
     makes one pattern for each level of relevance that it beats, with the labels of that level.
     Either way, classes make one pattern an instance.
     """
-    if isinstance(data, LabelRankingData):
-        n, k = data.relevance.shape
-        return _make_layout(data.relevance.ravel(), np.repeat(np.arange(n), k), np.ones(n), k)
-    weight = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
-    query = np.repeat(np.arange(data.n_queries), np.diff(data.query_ptr))
-    return _make_layout(data.relevance, query, weight, 1)
+    example = np.repeat(np.arange(data.n_examples), data.sizes)
+    return _make_layout(data.relevance.ravel(), example, data.weights, data.n_labels or 1)
 
 
 def _make_layout(

@@ -12,6 +12,7 @@ from scipy import sparse
 from rankplug.data import LabelRankingData, Matrix, n_stored
 from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
+from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.larank import _larank_fast as fast
@@ -19,7 +20,6 @@ from rankplug_plugins.larank.patterns import Layout
 
 __all__ = ["KernelWeights", "LinearWeights", "Visit", "Weights"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Visit: TypeAlias = Callable[[Indices, bool], None]
 """Called with patterns, and whether they only go on with those of the last call."""

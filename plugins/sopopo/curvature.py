@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,10 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from rankplug.data import Matrix
 from rankplug.kernels import squared_norms
+from rankplug.optim.bracket import Vector
 from rankplug_plugins.sopopo.decompositions import Graphs
 
 __all__ = ["graph_curvatures"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _EXACT = 400  # rows or columns up to which all eigenvalues are computed
 _MARGIN = 1.01  # on an eigenvalue that was only approximated

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError, ParameterError
+from rankplug.optim.bracket import Vector
 from rankplug.parameters import Real
 
 __all__ = ["NAMES", "Decomposition", "Graphs", "Weights", "decompose"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Graph: TypeAlias = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], float]
 Decomposition: TypeAlias = (

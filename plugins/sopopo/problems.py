@@ -12,6 +12,7 @@ from scipy import sparse
 from rankplug.data import LabelRankingData, Matrix, RankingData, n_stored
 from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
+from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.sopopo import _sopopo_fast as fast
@@ -20,7 +21,6 @@ from rankplug_plugins.sopopo.decompositions import Graphs
 
 __all__ = ["DualProblem", "KernelLabels", "LinearLabels", "LinearQueries", "Point"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Point: TypeAlias = tuple[NDArray[np.float64], ...]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError
 from rankplug.models import Model
 from rankplug.objectives import largest_squared_norm
-from rankplug.optim.bracket import Bracket
+from rankplug.optim.bracket import Bracket, Vector
 from rankplug.parameters import ChoiceOrFunction, Count, Positive
 from rankplug.solver import (
     Data,
@@ -32,8 +32,6 @@ from rankplug_plugins.sopopo.problems import (
 )
 
 __all__ = ["Sopopo"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _STEPS = 8  # epochs behind an extrapolation, each of which keeps a copy of the dual variables
 _MOST_VALUES = 2**26  # of all dual vectors kept: 512 MB
@@ -157,13 +155,9 @@ class Sopopo(KernelSolver):
         return KernelLabels(data, graphs, bound, self._make_kernel(data), self.cache_mb)
 
     def _graphs(self, data: Data) -> Graphs:
-        if isinstance(data, RankingData):
-            relevance, offset, weight = data.relevance, data.query_ptr, data.query_weight
-        else:
-            relevance, weight = data.relevance.ravel(), None
-            offset = data.n_labels * np.arange(data.n_samples + 1)
-        weight = np.ones(len(offset) - 1) if weight is None else weight
-        return decompose(relevance, offset, weight, self.decomposition, self.weights)
+        offset = np.concatenate(([0], np.cumsum(data.sizes)))
+        relevance = data.relevance.ravel()
+        return decompose(relevance, offset, data.weights, self.decomposition, self.weights)
 
 
 class _Ascent:

@@ -13,14 +13,13 @@ is the root of a decreasing piecewise linear function.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Face", "project"]
+from rankplug.optim.bracket import Vector
 
-Vector: TypeAlias = NDArray[np.float64]
+__all__ = ["Face", "project"]
 
 _MAX_STEPS = 200  # a guard: bisection alone would have all digits after some 60
 _ROUNDING = 1e-15

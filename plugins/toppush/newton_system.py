@@ -13,7 +13,7 @@ The best s for a given v is ``s_q = h_q.v / r_q``, which leaves the matrix
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,12 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from rankplug.objectives import Rows, TopProblem
+from rankplug.optim.bracket import Vector
 from rankplug.optim.cholesky import factorise
 from rankplug.system.interruption import raise_if_overdue
 from rankplug_plugins.toppush.cone import Face
 
 __all__ = ["NewtonSystem"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _LARGEST_CHOLESKY = 2000  # features: a factor takes their cube / 3 operations, 32 MB, each step
 _CG_TOLERANCE = 1e-2  # a line search follows, so directions need not be exact

@@ -35,13 +35,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankplug.exceptions import ConvergenceWarning
+from rankplug.optim.bracket import Vector
 
 __all__ = ["Iterate", "SplitProblem", "Variant", "largest_step", "safe_step", "splitting"]
 
-Vector: TypeAlias = NDArray[np.float64]
 Variant: TypeAlias = Literal["admm", "a2dm2", "a2dm2-restart"]
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from rankplug.exceptions import ParameterError
+from rankplug.optim.bracket import Vector
 from rankplug.optim.cholesky import Factor, factorise
 from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner
 
@@ -36,7 +37,6 @@ __all__ = [
     "make_preconditioner",
 ]
 
-Vector: TypeAlias = NDArray[np.float64]
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "diagonal", "none"]
 
 _LARGEST_CHOLESKY = 2000  # columns: a factor takes their cube / 3 operations, 32 MB, at each C

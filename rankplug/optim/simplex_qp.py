@@ -18,17 +18,14 @@ References
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from rankplug.optim.bracket import Vector
 from rankplug.system.interruption import interrupted
 
 __all__ = ["maximise_on_simplex"]
-
-Vector: TypeAlias = NDArray[np.float64]
 
 _PROXIMAL = 1e-13  # of the largest diagonal element of H: above the rounding errors of a step
 _LEAST_PROXIMAL = 1e-200  # where H underflows, the program is as good as linear

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import RankingData
-from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.models import Model, linear_model
 from rankplug.parameters import Positive
 from rankplug.solver import Data, Monitor, Objective, Solver, SolverResult, SolverTags
 
@@ -47,36 +45,20 @@ class PairDirection(Solver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        net_wins = np.concatenate(
-            [weight * _count_net_wins(y) for y, weight in _iterate_queries(data)]
-        )
-        model: LinearModel | LabelLinearModel
-        if isinstance(data, RankingData):
-            model = LinearModel(self.C * (data.X.T @ net_wins))
-        else:
-            net_wins = net_wins.reshape(data.relevance.shape)
-            model = LabelLinearModel(self.C * (data.X.T @ net_wins).T, data.labels)
-        objective = -0.5 * float((model.coef**2).sum())
+        examples = np.split(data.relevance.ravel(), np.cumsum(data.sizes)[:-1])
+        weighted = zip(examples, data.weights, strict=True)
+        net_wins = np.concatenate([weight * _count_net_wins(y) for y, weight in weighted])
+        w = self.C * (data.X.T @ net_wins.reshape(data.n_samples, -1)).T.ravel()
+        objective = -0.5 * float(w @ w)
         goes_on = monitor.report(1, objective=objective)
         return SolverResult(
-            model=model,
-            status="converged" if goes_on else monitor.interruption or "stopped",
+            model=linear_model(w, data),
+            status="converged" if goes_on else "stopped",
             objective=objective,
             duality_gap=0.0,
             n_iter=1,
             n_passes=1.0,
         )
-
-
-def _iterate_queries(data: Data) -> Iterator[tuple[NDArray[np.float64], float]]:
-    """Relevance and weight of each query; an instance of label ranking is one."""
-    if isinstance(data, RankingData):
-        weights = np.ones(data.n_queries) if data.query_weight is None else data.query_weight
-        for q, weight in enumerate(weights):
-            yield data.relevance[data.query_ptr[q] : data.query_ptr[q + 1]], float(weight)
-    else:
-        for relevance in data.relevance:
-            yield relevance, 1.0
 
 
 def _count_net_wins(y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ import rankplug
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.solver import Monitor
-from rankplug.testing.graphs import bipartite_graphs, graph_loss, groups
+from rankplug.testing.oracles import bipartite_graphs, graph_loss, groups
 from rankplug_plugins.sopopo.decompositions import NAMES, decompose
 from rankplug_plugins.sopopo.solver import _Ascent
 
