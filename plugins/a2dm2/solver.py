@@ -115,7 +115,14 @@ class A2dm2TopPush(TopSolver):
 
 
 class _Run:
-    """Iterations, with the best weights so far and bounds of (11); w = 0 has the value 1."""
+    """Iterations, with the best weights so far and bounds of (11); w = 0 has the value 1.
+
+    1. Each iteration of `splitting` offers its weights, whose value of (11) takes no pass;
+    2. every tenth, and the last, raises the lower bound of (11) by the multipliers;
+    3. the run ends by the residuals, by the gap, or when told to;
+    4. with a step length of its own, "admm" balances both residuals after ever more iterations
+       and starts anew from where it is.
+    """
 
     def __init__(self, solver: A2dm2TopPush, split: TopSplit, monitor: Monitor) -> None:
         self._solver, self._split, self._monitor = solver, split, monitor

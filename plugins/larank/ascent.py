@@ -30,7 +30,12 @@ class Ascent:
 
         bound_p max(0, max_b m_pb) - sum_b alpha_pb m_pb,    m_pb = margin_pb - (s_own - s_b),
 
-    so one look at all scores after an epoch certifies it and tells where it comes from.
+    so one look at all scores after an epoch certifies it and shows where it comes from. An epoch
+
+    1. draws the order of the patterns, those of a group one after the other;
+    2. lets the compiled schedule take its steps, while `Weights` keeps up the scores it reads;
+    3. visits all patterns in turn if, by chance, the adaptive schedule took no step;
+    4. evaluates both objectives, and ends the ascent if the gap is small or nothing moved.
     """
 
     def __init__(

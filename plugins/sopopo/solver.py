@@ -161,7 +161,15 @@ class Sopopo(KernelSolver):
 
 
 class _Ascent:
-    """Epochs until the gap between the best primal and the dual objective is small."""
+    """Epochs until the gap between the best primal and the dual objective is small.
+
+    An epoch
+
+    1. visits the groups with an active graph in random order, a soft projection each;
+    2. extrapolates the dual variables after some epochs in the same order, see `_Extrapolation`;
+    3. scores everything for the primal objective, which also says which graphs are active next;
+    4. ends the ascent if the gap is small, or if nothing moved.
+    """
 
     def __init__(self, problem: DualProblem, tol: float, shrinking: bool) -> None:
         self._problem = problem

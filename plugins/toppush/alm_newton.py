@@ -50,14 +50,18 @@ def alm_newton(
 ) -> Certified:
     """Minimise P.
 
+    A Newton step
+
+    1. reads the features for the gradient of Phi, whose projection is a dual point: so the bound;
+    2. ends if the gap is at most `tol` times the objective, or after `max_iter` steps;
+    3. takes new multipliers, and perhaps a larger penalty, once Phi is about minimised;
+    4. solves for the direction, and goes along it to about the least Phi by scores alone.
+
     Parameters
     ----------
     problem : TopProblem
-    lam : float
-    tol : float
-        Stop when the duality gap is at most `tol` times the objective.
+    lam, tol : float
     max_iter : int
-        Most Newton steps.
     report : callable
     """
     state = _State(problem, lam)
