@@ -12,8 +12,7 @@ from scipy import sparse
 
 from rankplug.exceptions import DataError
 from rankplug.solver import Task
-from rankplug.testing.cases import Case, assert_close, expect_refusal, list_arrays
-from rankplug.testing.problems import make_problem
+from rankplug.testing.cases import Case, assert_close, expect_refusal, list_arrays, make_problem
 
 
 def nothing_is_modified(case: Case) -> None:

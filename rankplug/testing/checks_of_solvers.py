@@ -16,8 +16,7 @@ from rankplug.exceptions import ConvergenceWarning, ParameterError
 from rankplug.models import LinearModel, load_model
 from rankplug.parameters import check_parameters
 from rankplug.solver import Progress, SolverTags, Status, Task
-from rankplug.testing.cases import Case, assert_close, expect_refusal, predict
-from rankplug.testing.problems import pair_accuracy
+from rankplug.testing.cases import Case, assert_close, expect_refusal, pair_accuracy, predict
 
 
 def states_name_and_tags(case: Case) -> None:
