@@ -90,12 +90,13 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
         raise ParameterError("--label: the model ranks rows, which have one column of relevance")
     settings = _settings(args, DEFAULT_METRICS)
     label = args.label[0] if args.label else None
-    if Path(args.data).is_dir():
-        data = read_data(args.data, label=label, qid=args.qid)
-    elif InputFile(args.data).find_format() == "svmlight":
-        data = read_data(args.data, n_features=model.n_features, label=label, qid=args.qid)
-    else:
-        data = read_data(args.data, features=model.feature_names, label=label, qid=args.qid)
+    features: dict[str, Any] = {}
+    if not Path(args.data).is_dir():
+        if InputFile(args.data).find_format() == "svmlight":
+            features["n_features"] = model.n_features
+        else:
+            features["features"] = model.feature_names
+    data = read_data(args.data, label=label, qid=args.qid, **features)
     rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
     return summarize_ranking(rows, settings)
 
@@ -125,15 +126,10 @@ def _evaluate_label_ranking(
 def _settings(args: argparse.Namespace, default: tuple[str, ...]) -> SummarySettings:
     from rankplug.metrics import SummarySettings
 
-    metrics = _split_names(args.metric) or default
+    # The commas within brackets belong to a name's options.
+    names = [name.strip() for text in args.metric for name in re.split(r",(?![^\[]*\])", text)]
+    metrics = [name for name in names if name] or default
     return SummarySettings.of({"metrics": metrics, "level": args.level})
-
-
-def _split_names(texts: list[str]) -> list[str]:
-    """The names between the commas; those within brackets belong to a name's options."""
-    return [
-        name.strip() for text in texts for name in re.split(r",(?![^\[]*\])", text) if name.strip()
-    ]
 
 
 def _table(summary: Summary) -> str:
@@ -318,27 +314,15 @@ def _use_tracking_store(tracking_uri: str | None) -> None:
     """Make MLflow look in the given store, else where ``rankplug run`` writes by default."""
     import mlflow
 
-    home = Path("rankplug-output")
-    if tracking_uri is None and not os.environ.get("MLFLOW_TRACKING_URI"):
-        if not (home / "mlflow.db").exists():
-            return
-        from rankplug.mlflow.store import resolve_tracking_uri
+    from rankplug.mlflow.store import resolve_tracking_uri
 
-        tracking_uri = resolve_tracking_uri(home)
-    if tracking_uri is not None:
-        mlflow.set_tracking_uri(tracking_uri)
+    home = Path("rankplug-output")
+    if tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or (home / "mlflow.db").exists():
+        mlflow.set_tracking_uri(resolve_tracking_uri(home, tracking_uri))
 
 
 def _open_model(args: argparse.Namespace) -> Model:
-    """The model that the arguments name.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such model.
-    ModelFormatError
-        If it cannot be read.
-    """
+    """The model that the arguments name; `ParameterError` if there is none."""
     from rankplug.exceptions import ParameterError
     from rankplug.models import load_model as load_saved_model
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from rankplug.exceptions import DataError
-from rankplug.io.batches import Batch, read_batches
+from rankplug.io.batches import read_batches
+from rankplug.io.prepared.npy import Bar
 from rankplug.io.writing import table_writer
 from rankplug.models import Model
 from rankplug.models.answers import Form, answer, label_names
@@ -23,16 +22,16 @@ __all__ = ["predict_file"]
 _SCORES = Form()
 
 
-class _Scored(NamedTuple):
+class _ScoredRows(NamedTuple):
     """Consecutive rows of the file: the number of the first, their scores and query ids."""
 
     row: int
     scores: NDArray[np.float64]
     qid: NDArray[Any] | None
 
-    def part(self, start: int, stop: int | None = None) -> _Scored:
+    def part(self, start: int, stop: int | None = None) -> _ScoredRows:
         qid = None if self.qid is None else self.qid[start:stop]
-        return _Scored(self.row + start, self.scores[start:stop], qid)
+        return _ScoredRows(self.row + start, self.scores[start:stop], qid)
 
 
 def predict_file(
@@ -89,44 +88,27 @@ def predict_file(
         qid=qid,
         batch_rows=batch_rows,
     )
-    with table_writer(Path(out)) as write, closing(_Bar(progress)) as bar:
-        for frame in _frames(model, _score(model, batches, bar), form):
+    n_rows = 0
+    with table_writer(Path(out)) as write, Bar("predicting", "row", shown=progress) as bar:
+
+        def score() -> Iterator[_ScoredRows]:
+            nonlocal n_rows
+            for batch in batches:
+                try:
+                    scores = model.predict(batch.X)
+                except DataError as error:
+                    where = f"in the rows from {n_rows} on: " if n_rows else ""
+                    raise DataError(f"{where}{error}") from None
+                yield _ScoredRows(n_rows, scores, batch.qid)
+                n_rows += len(scores)
+                bar.move_to(n_rows, total=round(n_rows / batch.fraction))
+
+        for frame in _frames(model, score(), form):
             write(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata())
-    return bar.rows
+    return n_rows
 
 
-class _Bar:
-    """A bar of the fraction of the file that was read, with the number of rows."""
-
-    def __init__(self, shown: bool) -> None:
-        self.rows = 0
-        form = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar = tqdm(total=1.0, bar_format=form, disable=None if shown else True)
-
-    def move(self, fraction: float, rows: int) -> None:
-        """Show that rows were scored and how much of the file was read."""
-        self.rows += rows
-        self._bar.set_postfix_str(f"{self.rows:,} rows", refresh=False)
-        self._bar.update(fraction - self._bar.n)
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self._bar.close()
-
-
-def _score(model: Model, batches: Iterable[Batch], bar: _Bar) -> Iterator[_Scored]:
-    row = 0
-    for batch in batches:
-        try:
-            scores = model.predict(batch.X)
-        except DataError as error:
-            raise DataError(f"in the rows from {row} on: {error}" if row else str(error)) from None
-        yield _Scored(row, scores, batch.qid)
-        row += len(scores)
-        bar.move(batch.fraction, len(scores))
-
-
-def _frames(model: Model, scored: Iterable[_Scored], form: Form) -> Iterator[pd.DataFrame]:
+def _frames(model: Model, scored: Iterable[_ScoredRows], form: Form) -> Iterator[pd.DataFrame]:
     labels = label_names(model)
     if form.output == "score":
         for rows in scored:
@@ -137,48 +119,45 @@ def _frames(model: Model, scored: Iterable[_Scored], form: Form) -> Iterator[pd.
         yield frame if form.output == "rank" else frame.assign(row=frame["row"] + rows.row)
 
 
-def _score_frame(rows: _Scored, labels: NDArray[Any] | None) -> pd.DataFrame:
+def _score_frame(rows: _ScoredRows, labels: NDArray[Any] | None) -> pd.DataFrame:
     if labels is not None:
         return pd.DataFrame(rows.scores, columns=labels.astype(str))
     ids = {} if rows.qid is None else {"qid": rows.qid}
     return pd.DataFrame({**ids, "score": rows.scores})
 
 
-def _whole_queries(scored: Iterable[_Scored]) -> Iterator[_Scored]:
+def _whole_queries(scored: Iterable[_ScoredRows]) -> Iterator[_ScoredRows]:
     """The same rows, cut between queries only."""
     seen: set[Any] = set()
-    kept: list[_Scored] = []  # the query that may go on in the next batch
+    kept: list[_ScoredRows] = []  # the query that may go on in the next batch
     for rows in scored:
-        start = 0 if rows.qid is None else _start_of_last_query(rows.qid)
+        start = 0 if rows.qid is None else int(_starts(rows.qid)[-1])
         if start or (kept and rows.qid is not None and rows.qid[0] != kept[0].qid[0]):  # type: ignore[index]
-            yield _check_whole(_join([*kept, rows.part(0, start)]), seen)
+            yield _join([*kept, rows.part(0, start)], seen)
             kept = []
         kept.append(rows.part(start))
     if kept:
-        yield _check_whole(_join(kept), seen)
+        yield _join(kept, seen)
 
 
-def _start_of_last_query(qid: NDArray[Any]) -> int:
-    changes = np.flatnonzero(qid[1:] != qid[:-1])
-    return int(changes[-1]) + 1 if len(changes) else 0
+def _starts(qid: NDArray[Any]) -> NDArray[np.int64]:
+    """The rows at which another query begins."""
+    return np.concatenate(([0], np.flatnonzero(qid[1:] != qid[:-1]) + 1))
 
 
-def _join(parts: list[_Scored]) -> _Scored:
-    scores = np.concatenate([part.scores for part in parts])
+def _join(parts: list[_ScoredRows], seen: set[Any]) -> _ScoredRows:
+    """The rows of all parts, if none of their queries has come before."""
+    row, scores = parts[0].row, np.concatenate([part.scores for part in parts])
     ids = [part.qid for part in parts if part.qid is not None]
-    return _Scored(parts[0].row, scores, np.concatenate(ids) if ids else None)
-
-
-def _check_whole(rows: _Scored, seen: set[Any]) -> _Scored:
-    """The rows, if none of their queries has come before."""
-    if rows.qid is None:
-        return rows
-    heads = np.concatenate(([0], np.flatnonzero(rows.qid[1:] != rows.qid[:-1]) + 1))
-    for head, query in zip(heads, rows.qid[heads].tolist(), strict=True):
+    if not ids:
+        return _ScoredRows(row, scores, None)
+    qid = np.concatenate(ids)
+    starts = _starts(qid)
+    for start, query in zip(starts, qid[starts].tolist(), strict=True):
         if query in seen:
             raise DataError(
-                f"row {rows.row + head}: query {query!r} goes on after other queries, so its ranks "
+                f"row {row + start}: query {query!r} goes on after other queries, so its ranks "
                 "cannot be told batch by batch: sort the file by query, or ask for scores"
             )
         seen.add(query)
-    return rows
+    return _ScoredRows(row, scores, qid)

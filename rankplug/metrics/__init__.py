@@ -27,12 +27,14 @@ A metric is a name, with its options in brackets where they are not the defaults
 ``top1_error``         `TopOneError`
 =====================  =============================================================
 
-Two choices are the same everywhere. **Ties**: an order within tied scores is never a
-merit, so a metric takes its expected value over random orders of the tied rows, except
-``err``, where that is expensive, and ``pos@top``, whose definition is strict: they take
-the worst order. **Empty queries**: where a metric is undefined for a query (no relevant
-document, or no pair to compare), ``empty`` says what it counts: ``"skip"`` (NaN, left out
-of the mean), 0 or 1.
+Some options are the same everywhere. ``k``: the cutoff; without it all documents count.
+``threshold``, of metrics that know two kinds of documents: those with ``relevance > threshold``,
+which is 0, are relevant. ``ties``: an order within tied scores is never a merit, so a metric
+takes its expected value over random orders of the tied rows ("expected"), except ``err``, where
+that is expensive, and ``pos@top``, whose definition is strict: they take the worst order;
+"order" takes the rows in the order in which they were given. ``empty``: where a metric is
+undefined for a query (no relevant document, or no pair to compare), what it counts: "skip" (NaN,
+left out of the mean), 0 or 1.
 """
 
 from rankplug.metrics.base import Metric

@@ -11,10 +11,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.exceptions import DataError
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Choice, Parameter, check_parameters
 
-__all__ = ["Metric", "divide"]
+__all__ = ["TIES", "Metric", "divide"]
+
+TIES = Choice(("expected", "order"))
+"""What a metric may do with documents of equal score."""
 
 _LOG_NAME = str.maketrans({"@": "_at_", "[": "-", ",": "-", "=": "_", "]": "", "+": ""})
 
@@ -76,6 +80,14 @@ class Metric(ABC):
 
     def check(self, relevance: NDArray[np.float64]) -> None:  # noqa: B027
         """Raise `DataError` if the metric has no meaning for such labels."""
+
+    def suits(self, relevance: NDArray[np.float64]) -> bool:
+        """Whether the metric has a meaning for such labels."""
+        try:
+            self.check(relevance)
+        except DataError:
+            return False
+        return True
 
     @abstractmethod
     def _values(self, block: Block) -> NDArray[np.float64]:

@@ -9,22 +9,23 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.metrics.base import Metric, divide
+from rankplug.metrics.base import TIES, Metric, divide
 from rankplug.metrics.blocks import Block
-from rankplug.parameters import Choice, Integer, Parameter, Real
+from rankplug.parameters import Integer, Parameter, Real
 
-__all__ = ["Auc", "AveragePrecision", "PosAtTop", "Precision"]
+__all__ = ["Auc", "AveragePrecision", "BinaryMetric", "PosAtTop", "Precision"]
 
 
 @dataclass(frozen=True)
-class _Binary(Metric):
+class BinaryMetric(Metric):
     """Documents with ``relevance > threshold`` are relevant."""
 
     parameters: ClassVar[Mapping[str, Parameter]] = {**Metric.parameters, "threshold": Real()}
 
     threshold: float = field(default=0.0, kw_only=True)
 
-    def _relevant(self, block: Block) -> NDArray[np.float64]:
+    def relevant(self, block: Block) -> NDArray[np.float64]:
+        """1 where a document is relevant, else 0."""
         return (block.relevance > self.threshold).astype(np.float64)
 
     def _others(self, block: Block) -> NDArray[np.float64]:
@@ -32,7 +33,7 @@ class _Binary(Metric):
 
 
 @dataclass(frozen=True)
-class AveragePrecision(_Binary):
+class AveragePrecision(BinaryMetric):
     """Mean of the precisions at the positions of the relevant documents; its mean is MAP.
 
     ``AP = 1/R sum_{i relevant} hits(i) / i`` where hits(i) counts the relevant documents up to
@@ -40,13 +41,6 @@ class AveragePrecision(_Binary):
     a run of m tied documents, r of them relevant, holds a relevant one with probability r / m,
     and each of the j before it in the run then is relevant with probability (r - 1) / (m - 1).
     Undefined if no document is relevant.
-
-    Parameters
-    ----------
-    threshold : float
-        Documents with ``relevance > threshold`` are relevant.
-    ties : {"expected", "order"}
-    empty : {"skip", 0, 1}
 
     References
     ----------
@@ -62,12 +56,12 @@ class AveragePrecision(_Binary):
     """
 
     name = "map"
-    parameters = {**_Binary.parameters, "ties": Choice(("expected", "order"))}
+    parameters = {**BinaryMetric.parameters, "ties": TIES}
 
     ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
 
     def _values(self, block: Block) -> NDArray[np.float64]:
-        relevant = self._relevant(block)
+        relevant = self.relevant(block)
         runs = block.runs(self.ties)
         m, r = runs.lengths, runs.sum(relevant)
         hits = runs.before(relevant) + 1 + runs.offsets * (r - 1) / np.maximum(m - 1, 1)
@@ -76,20 +70,11 @@ class AveragePrecision(_Binary):
 
 
 @dataclass(frozen=True)
-class Precision(_Binary):
+class Precision(BinaryMetric):
     """Share of relevant documents among the first `k`; a query with fewer lacks the others.
 
     With ties, the expected value over their random orders. Undefined if no document of the
     query is relevant, so that it averages over the same queries as the other metrics.
-
-    Parameters
-    ----------
-    k : int
-        The cutoff.
-    threshold : float
-        Documents with ``relevance > threshold`` are relevant.
-    ties : {"expected", "order"}
-    empty : {"skip", 0, 1}
 
     References
     ----------
@@ -103,33 +88,23 @@ class Precision(_Binary):
     """
 
     name = "precision"
-    parameters = {
-        **_Binary.parameters,
-        "k": Integer(1),
-        "ties": Choice(("expected", "order")),
-    }
+    parameters = {**BinaryMetric.parameters, "k": Integer(1), "ties": TIES}
 
     k: int
     ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
 
     def _values(self, block: Block) -> NDArray[np.float64]:
-        relevant = self._relevant(block)
+        relevant = self.relevant(block)
         hits = block.runs(self.ties).mean(relevant)[:, : self.k].sum(axis=1)
         return np.where(relevant.any(axis=1), np.minimum(hits / self.k, 1.0), np.nan)
 
 
 @dataclass(frozen=True)
-class Auc(_Binary):
+class Auc(BinaryMetric):
     """Area under the ROC curve: share of (relevant, other) pairs in the right order.
 
     Ties in score count one half, the Mann-Whitney statistic [1]_. Undefined if the documents
     are all relevant or all not.
-
-    Parameters
-    ----------
-    threshold : float
-        Documents with ``relevance > threshold`` are relevant.
-    empty : {"skip", 0, 1}
 
     References
     ----------
@@ -146,24 +121,18 @@ class Auc(_Binary):
     name = "auc"
 
     def _values(self, block: Block) -> NDArray[np.float64]:
-        relevant, others = self._relevant(block), self._others(block)
+        relevant, others = self.relevant(block), self._others(block)
         above = block.ties.before(others) + block.ties.sum(others) / 2
         wrong = (relevant * above).sum(axis=1)
         return 1 - divide(wrong, relevant.sum(axis=1) * others.sum(axis=1))
 
 
 @dataclass(frozen=True)
-class PosAtTop(_Binary):
+class PosAtTop(BinaryMetric):
     """Share of relevant documents with a score strictly above every other document's [1]_, [2]_.
 
     Strictness is the definition: a relevant document tied with the highest of the others does
     not count. Undefined if the documents are all relevant or all not.
-
-    Parameters
-    ----------
-    threshold : float
-        Documents with ``relevance > threshold`` are relevant.
-    empty : {"skip", 0, 1}
 
     References
     ----------
@@ -180,7 +149,7 @@ class PosAtTop(_Binary):
     name = "pos@top"
 
     def _values(self, block: Block) -> NDArray[np.float64]:
-        relevant, others = self._relevant(block), self._others(block)
+        relevant, others = self.relevant(block), self._others(block)
         on_top = block.ties.before(others) + block.ties.sum(others) == 0
         share = divide((relevant * on_top).sum(axis=1), relevant.sum(axis=1))
         return np.where(others.any(axis=1), share, np.nan)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
-from rankplug.metrics.base import Metric
+from rankplug.metrics.base import TIES, Metric
+from rankplug.metrics.binary import BinaryMetric
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Choice, Integer, Optional, Real
 
@@ -17,21 +18,12 @@ __all__ = ["ExpectedReciprocalRank", "ReciprocalRank"]
 
 
 @dataclass(frozen=True)
-class ReciprocalRank(Metric):
+class ReciprocalRank(BinaryMetric):
     """1 / position of the first relevant document, 0 if it is beyond `k`; the mean is MRR.
 
     With ties, the expected value over their random orders: among the m documents of the first
     tied run that holds relevant ones (r of them), the user who has read j of them in vain stops
     at the next one with probability r / (m - j) [2]_. Undefined if no document is relevant.
-
-    Parameters
-    ----------
-    k : int, optional
-        The cutoff; None looks at all documents.
-    threshold : float
-        Documents with ``relevance > threshold`` are relevant.
-    ties : {"expected", "order"}
-    empty : {"skip", 0, 1}
 
     References
     ----------
@@ -47,19 +39,13 @@ class ReciprocalRank(Metric):
     """
 
     name = "mrr"
-    parameters = {
-        **Metric.parameters,
-        "k": Optional(Integer(1)),
-        "threshold": Real(),
-        "ties": Choice(("expected", "order")),
-    }
+    parameters = {**BinaryMetric.parameters, "k": Optional(Integer(1)), "ties": TIES}
 
     k: int | None = None
-    threshold: float = field(default=0.0, kw_only=True)
     ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
 
     def _values(self, block: Block) -> NDArray[np.float64]:
-        relevant = (block.relevance > self.threshold).astype(np.float64)
+        relevant = self.relevant(block)
         runs = block.runs(self.ties)
         unread = runs.lengths - runs.offsets
         stop = np.minimum(runs.sum(relevant) / unread, 1.0)
@@ -85,7 +71,6 @@ class ExpectedReciprocalRank(Metric):
         Documents of equal score: the least relevant first, or the order in which they were
         given. (The expected value needs elementary symmetric polynomials of the tied R, in time
         quadratic in the length of a tie.)
-    empty : {"skip", 0, 1}
 
     References
     ----------

@@ -116,20 +116,15 @@ def per_instance(
     scores : array-like of shape (n_samples, n_labels)
         Finite, higher is ranked first.
     metrics : str, Metric or iterable of them
-        See `rankplug.metrics` for the names.
 
     Returns
     -------
     dict of float64 ndarray of shape (n_samples,)
-        NaN where the metric is undefined for an instance and its `empty` is "skip".
 
     Raises
     ------
-    DataError
-        If shapes differ, values are infinite, a score is missing, or a metric has no meaning
-        for such relevance.
-    UnknownNameError, ParameterError
-        If a metric's name or option is wrong.
+    DataError, UnknownNameError, ParameterError
+        As `per_query`.
     """
     measured = measure_instances(relevance, scores, metrics)
     return {name: result.values for name, result in measured.items()}
@@ -138,8 +133,7 @@ def per_instance(
 def evaluate_labels(relevance: ArrayLike, scores: ArrayLike, metrics: Metrics) -> dict[str, float]:
     """The mean of each metric over the instances of label ranking.
 
-    Parameters and errors are those of `per_instance`. The mean is NaN if the metric is
-    undefined for every instance.
+    Parameters and errors are those of `per_instance`; the mean is as that of `evaluate`.
     """
     measured = measure_instances(relevance, scores, metrics)
     return {name: result.mean() for name, result in measured.items()}
@@ -270,16 +264,7 @@ def measure_instances(
 def measure_data(data: PreferenceData, scores: ArrayLike, metrics: Metrics) -> dict[str, Measured]:
     """Values and weights of each metric for the examples of data of either task.
 
-    Parameters
-    ----------
-    data : RankingData or LabelRankingData
-    scores : array-like of the shape of ``data.relevance``
-    metrics : str, Metric or iterable of them
-
-    Raises
-    ------
-    DataError, UnknownNameError, ParameterError
-        As `per_query` and `per_instance`.
+    `scores` have the shape of ``data.relevance``; errors are those of `per_query`.
     """
     if isinstance(data, RankingData):
         return measure_queries(data.relevance, scores, data.qid, metrics)
@@ -292,7 +277,8 @@ def _measure(
     query_ptr: NDArray[np.int64],
     metrics: Metrics,
 ) -> dict[str, Measured]:
-    by_name = _by_name(metrics)
+    several = [metrics] if isinstance(metrics, str | Metric) else metrics
+    by_name = {str(metric): parse_metric(metric) for metric in several}
     _check_labels(relevance, by_name.values())
     n_queries = len(query_ptr) - 1
     measured = {name: Measured(np.empty(n_queries), np.empty(n_queries)) for name in by_name}
@@ -312,11 +298,6 @@ def _check_labels(relevance: NDArray[np.float64], metrics: Iterable[Metric]) -> 
             wrong.append(str(error))
     if wrong:
         raise DataError("; ".join(wrong))
-
-
-def _by_name(metrics: Metrics) -> dict[str, Metric]:
-    several = [metrics] if isinstance(metrics, str | Metric) else metrics
-    return {str(metric): parse_metric(metric) for metric in several}
 
 
 def _vector(values: ArrayLike, what: str) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
-from rankplug.metrics.base import Metric, divide
+from rankplug.metrics.base import TIES, Metric, divide
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Choice, Integer, Optional, Parameter
 
@@ -28,7 +28,7 @@ class _Discounted(Metric):
         **Metric.parameters,
         "gain": Choice(("exp2", "linear")),
         "discount": Choice(("log2", "letor")),
-        "ties": Choice(("expected", "order")),
+        "ties": TIES,
     }
 
     gain: Literal["exp2", "linear"] = field(default="exp2", kw_only=True)
@@ -81,10 +81,6 @@ class Ndcg(_Discounted):
     discount : {"log2", "letor"}
         ``d(i) = 1 / log2(i + 1)`` [2]_ or ``1 / log2(max(2, i))``, which treats the first two
         positions alike (LETOR 4.0's evaluation tool), so that any order of two documents has 1.
-    ties : {"expected", "order"}
-        Documents of equal score: the expected value over their random orders [3]_, or the
-        order in which they were given.
-    empty : {"skip", 0, 1}
 
     References
     ----------

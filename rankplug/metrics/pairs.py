@@ -22,10 +22,6 @@ class PairwiseAccuracy(Metric):
     Undefined if all documents have the same relevance; `empty` then shows in the values per
     query only, as such a query has no pair to count.
 
-    Parameters
-    ----------
-    empty : {"skip", 0, 1}
-
     References
     ----------
     .. [1] Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014), section 4.4.
@@ -56,10 +52,6 @@ class KendallTau(Metric):
     nothing, so a constant scorer has 0. Without ties it is the tau of [1]_ (and equals tau-b).
     Undefined if there is no pair.
 
-    Parameters
-    ----------
-    empty : {"skip", 0, 1}
-
     References
     ----------
     .. [1] Kendall, A new measure of rank correlation, Biometrika 30 (1938).
@@ -85,10 +77,6 @@ class TopOneError(Metric):
     With one relevant class per instance this is the classification error. Several labels that
     share the highest score are picked from at random. Undefined if all labels have the same
     relevance.
-
-    Parameters
-    ----------
-    empty : {"skip", 0, 1}
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankplug.data import group_queries
-from rankplug.exceptions import DataError, ParameterError, nearest
+from rankplug.exceptions import ParameterError, nearest
 from rankplug.metrics.evaluation import (
     Measured,
     confidence_intervals,
@@ -91,10 +91,11 @@ class SummarySettings:
             If a key or value is wrong.
         """
         known = [field.name for field in fields(cls)]
-        unknown = [f"unknown key {key!r}{nearest(str(key), known)}" for key in config]
-        wrong = [what for key, what in zip(config, unknown, strict=True) if key not in known]
-        if wrong:
-            raise ParameterError(f"evaluator_config: {'; '.join(wrong)}")
+        unknown = [
+            f"unknown key {key!r}{nearest(str(key), known)}" for key in config if key not in known
+        ]
+        if unknown:
+            raise ParameterError(f"evaluator_config: {'; '.join(unknown)}")
         metrics = config.get("metrics", DEFAULT_METRICS)
         listed = [metrics] if isinstance(metrics, str) else metrics
         if not isinstance(listed, Sequence) or not listed:
@@ -197,7 +198,10 @@ def _summarize(
     bounds = _bounds(measured.values(), settings)
     return Summary(
         settings,
-        {_logged_name(name, settings): one.mean() for name, one in measured.items()},
+        {
+            settings.metric_prefix + parse_metric(name).log_name: one.mean()
+            for name, one in measured.items()
+        },
         {
             name: _interval(one, low, high, settings.level)
             for (name, one), (low, high) in zip(measured.items(), bounds, strict=True)
@@ -205,10 +209,6 @@ def _summarize(
         pd.DataFrame({**about, **{name: one.values for name, one in measured.items()}}),
         curve,
     )
-
-
-def _logged_name(name: str, settings: SummarySettings) -> str:
-    return settings.metric_prefix + parse_metric(name).log_name
 
 
 def _interval(measured: Measured, low: float, high: float, level: float) -> dict[str, float | None]:
@@ -227,7 +227,10 @@ def _bounds(measured: Iterable[Measured], settings: SummarySettings) -> NDArray[
 def _curve(
     rows: RankedRows, relevance: NDArray[np.float64], longest: int, settings: SummarySettings
 ) -> Curve | None:
-    ndcg = _ndcg_for(relevance, settings.metrics)
+    # The kind that was asked for, else the first that suits the labels.
+    asked = [one for one in map(parse_metric, settings.metrics) if isinstance(one, Ndcg)]
+    possible = asked or (Ndcg(1), Ndcg(1, gain="linear"))
+    ndcg = next((one for one in possible if one.suits(relevance)), None)
     if ndcg is None:
         return None
     metrics = [replace(ndcg, k=k) for k in range(1, min(settings.max_k, longest) + 1)]
@@ -235,15 +238,3 @@ def _curve(
     mean = np.array([one.mean() for one in measured])
     low, high = _bounds(measured, settings).T
     return Curve(str(metrics[0]).replace("@1", "@k", 1), mean, low, high)
-
-
-def _ndcg_for(relevance: NDArray[np.float64], metrics: Sequence[str]) -> Ndcg | None:
-    """The kind of NDCG that was asked for, else the first that suits the labels."""
-    asked = [metric for metric in map(parse_metric, metrics) if isinstance(metric, Ndcg)]
-    for ndcg in asked or (Ndcg(1), Ndcg(1, gain="linear")):
-        try:
-            ndcg.check(relevance)
-        except DataError:
-            continue
-        return ndcg
-    return None

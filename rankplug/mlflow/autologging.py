@@ -27,13 +27,7 @@ from sklearn.pipeline import Pipeline
 
 from rankplug.data import RankingData
 from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
-from rankplug.exceptions import DataError
-from rankplug.metrics import (
-    DEFAULT_LABEL_METRICS,
-    DEFAULT_METRICS,
-    measure_data,
-    parse_metric,
-)
+from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, measure_data, parse_metric
 from rankplug.mlflow import _private
 from rankplug.mlflow.flavor import FLAVOR_NAME, log_model
 from rankplug.mlflow.run import (
@@ -130,14 +124,7 @@ class Training:
 
 
 class TrainingLog:
-    """Writes a training to an MLflow run, in steps that do not need each other.
-
-    Parameters
-    ----------
-    run : mlflow.entities.Run
-        The active run.
-    training : Training
-    """
+    """Writes a training to an MLflow run, in steps that do not need each other."""
 
     def __init__(self, run: Run, training: Training) -> None:
         store = Store(MlflowClient(), mlflow.get_tracking_uri(), run.info.experiment_id)
@@ -175,11 +162,12 @@ class TrainingLog:
         client.log_table(run_id, columns, "cv_results.json")
 
     def _log_datasets(self) -> None:
+        source = "code", {"tags": resolve_tags()}
         inputs = []
         if self._training.data is not None:
-            inputs.append(_describe("train", self._training.data, "training"))
+            inputs.append(describe_input(self._training.data, "training", "train", *source))
         if self._training.valid is not None:
-            self._valid = _describe("valid", self._training.valid, "validation")
+            self._valid = describe_input(self._training.valid, "validation", "valid", *source)
             inputs.append(self._valid)
         try:
             self._run.log_inputs(inputs)
@@ -332,10 +320,6 @@ def _warn(trouble: str) -> None:
         _log.warning("autologging is incomplete: %s", trouble)
 
 
-def _describe(name: str, data: Data, context: str) -> DatasetInput:
-    return describe_input(name, data, context, "code", {"tags": resolve_tags()})
-
-
 def _to_plain(value: Any) -> Any:
     """A value of a search's results as a table can hold it."""
     if isinstance(value, int | float):
@@ -346,11 +330,6 @@ def _to_plain(value: Any) -> Any:
 def _evaluate(scores: Any, data: Data) -> dict[str, float]:
     """The usual metrics, but those that have no meaning for such relevance."""
     known = data.relevance[~np.isnan(data.relevance)]
-    suitable = []
-    for name in DEFAULT_METRICS if isinstance(data, RankingData) else DEFAULT_LABEL_METRICS:
-        try:
-            parse_metric(name).check(known)
-        except DataError:
-            continue
-        suitable.append(name)
+    usual = DEFAULT_METRICS if isinstance(data, RankingData) else DEFAULT_LABEL_METRICS
+    suitable = [name for name in usual if parse_metric(name).suits(known)]
     return {name: one.mean() for name, one in measure_data(data, scores, suitable).items()}

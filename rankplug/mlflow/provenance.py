@@ -122,16 +122,13 @@ class Repetition(Observer):
     def run_started(self, recipe: Recipe, splits: Splits) -> None:
         """Compare data and environment with those of the run."""
         digests = {split: data_digest(data) for split, data in splits.items()}
-        for what in [*self._changes("data", _DIGEST, digests), *self._other_environment()]:
+        environment = ", ".join(self._changes("", "env.", environment_facts()))
+        for what in filter(None, [*self._changes("data", _DIGEST, digests), environment]):
             warnings.warn(
                 f"not as in run {self.run_id}: {what}; results may differ",
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-    def _other_environment(self) -> list[str]:
-        changes = self._changes("", "env.", environment_facts())
-        return [", ".join(changes)] if changes else []
 
     def _changes(self, what: str, prefix: str, now: Mapping[str, str]) -> list[str]:
         """Where the run's tags say something else."""

@@ -174,14 +174,15 @@ def _batches(items: Sequence[Any], size: int = _OTHERS_PER_BATCH) -> Iterator[Se
 
 def history_metrics(history: Sequence[Mapping[str, float]], started: float) -> list[Metric]:
     """A metric for each number of each row, at the time when the row was reached."""
-    return [
-        Metric(
-            _key(name), float(value), _milliseconds(started + row["seconds"]), int(row["n_iter"])
-        )
-        for row in history
-        for name, value in row.items()
-        if name != "n_iter"
-    ]
+    metrics = []
+    for row in history:
+        when, step = _milliseconds(started + row["seconds"]), int(row["n_iter"])
+        for name, value in row.items():
+            if name != "n_iter":
+                # The characters that MLflow allows.
+                key = re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
+                metrics.append(Metric(key, float(value), when, step))
+    return metrics
 
 
 def metrics_at(step: int, values: Mapping[str, float | None]) -> list[Metric]:
@@ -203,24 +204,14 @@ def score_metrics(
 ) -> list[Metric]:
     """The metrics of a set, tied to the set and to the model in MLflow's pages."""
     prefix = "" if split == "test" else f"{split}_"
-    name_and_digest = (None, None) if data is None else (data.dataset.name, data.dataset.digest)
+    ties: dict[str, Any] = {"model_id": model_id}
+    if data is not None:
+        ties |= {"dataset_name": data.dataset.name, "dataset_digest": data.dataset.digest}
+    now = _milliseconds(time.time())
     return [
-        Metric(
-            prefix + parse_metric(name).log_name,
-            float(value),
-            _milliseconds(time.time()),
-            step=0,
-            model_id=model_id,
-            dataset_name=name_and_digest[0],
-            dataset_digest=name_and_digest[1],
-        )
+        Metric(prefix + parse_metric(name).log_name, float(value), now, 0, **ties)
         for name, value in values.items()
     ]
-
-
-def _key(name: str) -> str:
-    """A metric's name in the characters that MLflow allows."""
-    return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
 
 
 def _milliseconds(seconds: float) -> int:
@@ -235,39 +226,33 @@ def dataset_inputs(recipe: Recipe, splits: Mapping[str, Data]) -> dict[str, Data
 
     Digests are those of the data as the solvers get them, that is after scaling.
     """
-    return {split: _input(recipe, split, data) for split, data in splits.items()}
-
-
-def _input(recipe: Recipe, split: str, data: Data) -> DatasetInput:
-    name, source_type, source = _source(recipe, split)
-    return describe_input(name, data, _CONTEXTS.get(split, split), source_type, source)
+    return {
+        split: describe_input(data, _CONTEXTS.get(split, split), *_source(recipe, split))
+        for split, data in splits.items()
+    }
 
 
 def describe_input(
-    name: str,
-    data: Data,
-    context: str,
-    source_type: str,
-    source: Mapping[str, Any],
+    data: Data, context: str, name: str, source_type: str, source: Mapping[str, Any]
 ) -> DatasetInput:
-    """Data as MLflow describes an input of a run.
+    """Data as MLflow describes an input of a run, with their use, such as "training".
 
-    Parameters
-    ----------
-    name : str
-    data : RankingData or LabelRankingData
-    context : str
-        What they are used for, such as "training".
-    source_type, source : str, mapping
-        Where they come from, as a ``DatasetSource`` of MLflow writes it.
+    `source_type` and `source` say where they come from, as MLflow's ``DatasetSource`` writes it.
     """
+    features = Schema([TensorSpec(np.dtype(data.X.dtype), (-1, data.n_features))])
+    targets = Schema([TensorSpec(data.relevance.dtype, (-1, *data.relevance.shape[1:]))])
+    profile = {"num_rows": data.n_samples, "num_features": data.n_features}
+    if isinstance(data, RankingData):
+        profile["num_queries"] = data.n_queries
+    else:
+        profile["num_labels"] = data.n_labels
     dataset = Dataset(
         name=name,
         digest=data_digest(data),
         source_type=source_type,
         source=json.dumps(source),
-        schema=json.dumps(_schema(data)),
-        profile=json.dumps(_profile(data)),
+        schema=json.dumps(TensorDatasetSchema(features, targets).to_dict()),
+        profile=json.dumps(profile),
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", context)])
 
@@ -280,17 +265,3 @@ def _source(recipe: Recipe, split: str) -> tuple[str, str, dict[str, Any]]:
     tags = {"package": f"rankplug {__version__}", "dataset": recipe.data.dataset, "split": split}
     tags |= {f"params.{key}": str(value) for key, value in recipe.data.params.items()}
     return f"{recipe.data.dataset}/{split}", "code", {"tags": tags}
-
-
-def _schema(data: Data) -> dict[str, Any]:
-    features = Schema([TensorSpec(np.dtype(data.X.dtype), (-1, data.n_features))])
-    targets = Schema([TensorSpec(data.relevance.dtype, (-1, *data.relevance.shape[1:]))])
-    schema: dict[str, Any] = TensorDatasetSchema(features, targets).to_dict()
-    return schema
-
-
-def _profile(data: Data) -> dict[str, int]:
-    profile = {"num_rows": data.n_samples, "num_features": data.n_features}
-    if isinstance(data, RankingData):
-        return profile | {"num_queries": data.n_queries}
-    return profile | {"num_labels": data.n_labels}

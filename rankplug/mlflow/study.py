@@ -27,7 +27,6 @@ from typing import Any
 
 from mlflow.entities import Metric, Run
 from optuna import Study
-from optuna.trial import FrozenTrial
 from optuna.visualization import matplotlib as plots
 
 from rankplug.metrics import parse_metric
@@ -134,7 +133,11 @@ class MlflowTuneObserver(TuneObserver):
 
     def _start(self, info: StudyInfo) -> None:
         with opening(self.tracking_uri), locked_here(info.id):
-            parent = self._parent or _project_run(connect(self.output, self.tracking_uri))
+            parent: TrackedRun | Store | None = self._parent
+            if parent is None:
+                parent = connect(self.output, self.tracking_uri)
+                if parent.run_id is not None:
+                    parent = TrackedRun(parent, parent.run_id)
             run = _study_run(info, parent)
         self._log = _StudyLog(run, info)
 
@@ -256,19 +259,10 @@ def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
         run = parent.start_child(info.name)
     else:
         run = TrackedRun.start(store, info.name)
-    run.log(params=_setup_params(info), tags={STUDY_TAG: info.id, _ROLE: "study"})
+    params = dict(info.setup)
+    params |= {f"fixed.{name}": value for name, value in params.pop("params").items()}
+    run.log(params=params, tags={STUDY_TAG: info.id, _ROLE: "study"})
     return run
-
-
-def _project_run(store: Store) -> TrackedRun | Store:
-    """The run that MLflow started for this process, if it did."""
-    return store if store.run_id is None else TrackedRun(store, store.run_id)
-
-
-def _setup_params(info: StudyInfo) -> dict[str, Any]:
-    setup = dict(info.setup)
-    fixed = setup.pop("params")
-    return {**setup, **{f"fixed.{name}": value for name, value in fixed.items()}}
 
 
 def _search(store: Store, filter_string: str) -> list[Run]:
@@ -296,7 +290,7 @@ def _draw_figures(study: Study, metric: str) -> Iterator[tuple[str, Any]]:
             warnings.simplefilter("ignore")
             before = set(pyplot.get_fignums())
             try:
-                plot(study, target=_first_value, target_name=metric)
+                plot(study, target=lambda trial: float(trial.values[0]), target_name=metric)
                 figure = pyplot.gcf()
                 figure.set_size_inches(9, 5)
                 figure.tight_layout()
@@ -306,7 +300,3 @@ def _draw_figures(study: Study, metric: str) -> Iterator[tuple[str, Any]]:
             finally:
                 for number in set(pyplot.get_fignums()) - before:
                     pyplot.close(number)
-
-
-def _first_value(trial: FrozenTrial) -> float:
-    return float(trial.values[0])

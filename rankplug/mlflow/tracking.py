@@ -114,7 +114,6 @@ class MlflowObserver(Observer):
         self._environment["rankplug.status"] = "running"
         self.tags: dict[str, str] = {}
         self._guard = LogGuard(self._warn)
-        self._in_trouble = False
 
     @property
     def run_id(self) -> str | None:
@@ -236,7 +235,8 @@ class MlflowObserver(Observer):
             tags["rankplug.error"] = outcome.error
             child.run.log_text(outcome.error + "\n", "error.txt")
         child.run.log(tags=tags, metrics=metrics)
-        child.run.end(_run_status(outcome))
+        unfinished: RunStatus = "KILLED" if outcome.interrupted else "FAILED"
+        child.run.end(unfinished if outcome.result is None else "FINISHED")
         del self._children[name]
 
     def _end_children(self, status: RunStatus, error: BaseException | None = None) -> None:
@@ -278,40 +278,23 @@ def _outcome_metrics(
 ) -> list[Metric]:
     """What is known of a solver at the end: costs, results, scores, and those of repetitions.
 
-    Parameters
-    ----------
-    outcome : Outcome
-    inputs : mapping of DatasetInput
-        The data sets to which the scores are tied, by split.
-    model_id : str or None
-        The model to which they are tied.
+    The scores are tied to the data sets in `inputs`, by split, and to the model.
     """
-    n_iter = 0 if outcome.result is None else outcome.result.n_iter
-    metrics = metrics_at(n_iter, _costs(outcome))
+    numbers: dict[str, float | None] = dict(outcome.costs)
+    for name in ("train_seconds", "train_cpu_seconds", "predict_seconds"):
+        numbers[name] = getattr(outcome, name)
+    if outcome.tuning is not None:
+        numbers["tuning_seconds"] = outcome.tuning.seconds
+        numbers["tuning_trials"] = outcome.tuning.n_trials
+    if outcome.result is not None:
+        numbers |= result_values(outcome.result)
+    metrics = metrics_at(0 if outcome.result is None else outcome.result.n_iter, numbers)
     for split, values in outcome.metrics.items():
         metrics += score_metrics(split, values, inputs.get(split), model_id)
     for number, values in enumerate(outcome.repeats):
         named = {f"repeat_{parse_metric(name).log_name}": value for name, value in values.items()}
         metrics += metrics_at(number, named)
     return metrics
-
-
-def _costs(outcome: Outcome) -> dict[str, float | None]:
-    values: dict[str, float | None] = dict(outcome.costs)
-    for name in ("train_seconds", "train_cpu_seconds", "predict_seconds"):
-        values[name] = getattr(outcome, name)
-    if outcome.tuning is not None:
-        values["tuning_seconds"] = outcome.tuning.seconds
-        values["tuning_trials"] = outcome.tuning.n_trials
-    if outcome.result is not None:
-        values |= result_values(outcome.result)
-    return values
-
-
-def _run_status(outcome: Outcome) -> RunStatus:
-    if outcome.result is not None:
-        return "FINISHED"
-    return "KILLED" if outcome.interrupted else "FAILED"
 
 
 def _end(run: TrackedRun, status: RunStatus, error: BaseException | None = None) -> None:

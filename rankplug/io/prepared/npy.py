@@ -215,7 +215,13 @@ class Bar:
     """Progress bar of a pass over the data; written only if standard error is a terminal."""
 
     def __init__(
-        self, name: str, unit: str, total: int, *, start: int = 0, shown: bool = True
+        self,
+        name: str,
+        unit: str,
+        total: int | None = None,
+        *,
+        start: int = 0,
+        shown: bool = True,
     ) -> None:
         from tqdm import tqdm
 
@@ -234,6 +240,8 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._bar.close()
 
-    def move_to(self, done: int) -> None:
-        """Show how much is done."""
+    def move_to(self, done: int, total: int | None = None) -> None:
+        """Show how much is done, of how much if that is only now known."""
+        if total is not None:
+            self._bar.total = total
         self._bar.update(done - self._bar.n)
