@@ -89,14 +89,8 @@ def is_given(values: Any) -> bool:
 class QueryFunction:
     """A function of the scores of whole queries, called by a boosting library.
 
-    Parameters
-    ----------
-    qid : array-like of shape (n_rows,), optional
-        Query of each row, integers or strings in any order. The function then serves data sets
-        with these rows only.
-    group : array-like of shape (n_queries,), optional
-        Sizes of consecutive queries, instead of `qid`. Without both, the queries are those of
-        the data set in each call; all rows are one query if it has none.
+    Made with `qid` or `group` it serves data sets with these rows only. Without both, the
+    queries are those of the data set in each call; all rows are one query if it has none.
     """
 
     def __init__(self, qid: ArrayLike | None, group: ArrayLike | None) -> None:

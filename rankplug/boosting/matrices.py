@@ -47,16 +47,17 @@ def ranking_data(matrix: Any, *, allow_quantized: bool = False) -> RankingData:
     """
     kind = _kind(matrix)
     if kind == "Dataset":
-        X, names = _lightgbm_features(matrix), None
-        if not hasattr(X, "columns"):
-            names = matrix.get_feature_name()
+        X = _lightgbm_features(matrix)
+        names = None if hasattr(X, "columns") else matrix.get_feature_name()
     elif kind == "QuantileDMatrix" and not allow_quantized:
         raise DataError(
             "a QuantileDMatrix keeps no features, only their bins: pass a DMatrix or the arrays "
             "it was made from, or allow_quantized=True to take the boundaries of the bins"
         )
     else:
-        X, names = _xgboost_features(matrix), matrix.feature_names
+        X, names = sparse.csr_array(matrix.get_data()), matrix.feature_names
+        if X.nnz == X.shape[0] * X.shape[1]:
+            X = X.toarray()
     labels, weight, group = matrix.get_label(), matrix.get_weight(), matrix.get_group()
     if not is_given(labels):
         raise DataError(f"the {kind} has no labels: give it the relevance as label")
@@ -80,13 +81,6 @@ def _kind(matrix: Any) -> str:
         f"{type(matrix).__name__} is neither a DMatrix of XGBoost nor a Dataset of LightGBM: make "
         "RankingData from arrays by RankingData.from_arrays(X, y, qid)"
     )
-
-
-def _xgboost_features(matrix: Any) -> Any:
-    X = sparse.csr_array(matrix.get_data())
-    if X.nnz < X.shape[0] * X.shape[1]:
-        return X
-    return X.toarray()
 
 
 def _lightgbm_features(dataset: Any) -> Any:

@@ -17,12 +17,39 @@ _NOT_GIVEN = object()
 
 
 class RankingMetric(QueryFunction):
-    """A metric in the form that the calling library wants; see `ranking_metric`.
+    """A metric of rankplug as an evaluation function of boosted trees, for early stopping.
+
+    It is a ``custom_metric`` of `xgboost.train`, a ``feval`` of `lightgbm.train`, and an
+    ``eval_metric`` of `lightgbm.LGBMRanker.fit`, and of `xgboost.XGBRegressor` if made with `qid`.
+
+    Parameters
+    ----------
+    metric : str or Metric
+        Such as ``"ndcg@10"``; see `rankplug.metrics`.
+    qid : array-like of shape (n_rows,), optional
+        Query of each row, integers or strings in any order, for one data set. By default, the
+        queries are those of each data set; all its rows are one query if it has none.
+    group : array-like of shape (n_queries,), optional
+        Sizes of consecutive queries, instead of `qid`.
 
     Attributes
     ----------
     metric : Metric
     greater_is_better : bool
+
+    Raises
+    ------
+    UnknownNameError, ParameterError
+        If the metric's name or an option is wrong, or both `qid` and `group` are given.
+
+    Notes
+    -----
+    The value is the one of rankplug's reports: a mean over queries without weights, ties at
+    their expected value, and queries for which the metric is undefined left out, where XGBoost
+    counts them 1. XGBoost rounds it to six digits. Its `EarlyStopping` takes a metric it does
+    not know as an error to be made small: pass it ``maximize=f.greater_is_better``.
+    `xgboost.XGBRanker` calls metrics query by query and weighs the values by the queries' sizes,
+    so it is refused.
     """
 
     def __init__(
@@ -52,15 +79,7 @@ class RankingMetric(QueryFunction):
                 f"{self.__name__}: XGBoost's scikit-learn wrappers do not tell metrics the queries "
                 "of the rows: use xgboost.train, or XGBRegressor with a metric made with qid"
             )
-        value = self._value(first, second, None if group is _NOT_GIVEN else group)
-        if by_xgboost_wrapper:
-            return value
-        if hasattr(second, "get_label") and not hasattr(second, "get_init_score"):
-            return self.__name__, value  # to xgboost.train
-        return self.__name__, value, self.greater_is_better
-
-    def _value(self, first: Any, second: Any, group: Any) -> float:
-        call = read_call(first, second, None, group)
+        call = read_call(first, second, None, None if group is _NOT_GIVEN else group)
         means = evaluate(call.labels, call.scores, self.queries_of(call), self.metric)
         value = means[self.__name__]
         if math.isnan(value):
@@ -68,45 +87,15 @@ class RankingMetric(QueryFunction):
                 f"{self.__name__} is undefined for every query of the data set: use another metric "
                 "or other validation data"
             )
-        return value
+        if by_xgboost_wrapper:
+            return value
+        if hasattr(second, "get_label") and not hasattr(second, "get_init_score"):
+            return self.__name__, value  # to xgboost.train
+        return self.__name__, value, self.greater_is_better
 
 
-def ranking_metric(
-    metric: str | Metric, qid: ArrayLike | None = None, *, group: ArrayLike | None = None
-) -> RankingMetric:
-    """A metric of rankplug as an evaluation function of boosted trees, for early stopping.
-
-    Parameters
-    ----------
-    metric : str or Metric
-        Such as ``"ndcg@10"``; see `rankplug.metrics`.
-    qid : array-like of shape (n_rows,), optional
-        Query of each row, integers or strings in any order, for one data set. By default, the
-        queries are those of each data set; all its rows are one query if it has none.
-    group : array-like of shape (n_queries,), optional
-        Sizes of consecutive queries, instead of `qid`.
-
-    Returns
-    -------
-    RankingMetric
-        ``custom_metric`` of `xgboost.train`, ``feval`` of `lightgbm.train`, ``eval_metric`` of
-        `lightgbm.LGBMRanker.fit`, and of `xgboost.XGBRegressor` if made with `qid`.
-
-    Raises
-    ------
-    UnknownNameError, ParameterError
-        If the metric's name or an option is wrong, or both `qid` and `group` are given.
-
-    Notes
-    -----
-    The value is the one of rankplug's reports: a mean over queries without weights, ties at
-    their expected value, and queries for which the metric is undefined left out, where XGBoost
-    counts them 1. XGBoost rounds it to six digits. Its `EarlyStopping` takes a metric it does
-    not know as an error to be made small: pass it ``maximize=f.greater_is_better``.
-    `xgboost.XGBRanker` calls metrics query by query and weighs the values by the queries' sizes,
-    so it is refused.
-    """
-    return RankingMetric(metric, qid, group=group)
+# Named as a function, too: a library that is given a metric calls it.
+ranking_metric = RankingMetric
 
 
 def ndcg_metric(
@@ -116,14 +105,14 @@ def ndcg_metric(
     group: ArrayLike | None = None,
     **options: Any,
 ) -> RankingMetric:
-    """NDCG@k as an evaluation function; see `ranking_metric`.
+    """NDCG@k as an evaluation function; see `RankingMetric`.
 
     Parameters
     ----------
     k : int, optional
         The cutoff; None counts all rows of a query.
     qid, group
-        See `ranking_metric`.
+        See `RankingMetric`.
     **options
         Those of `rankplug.metrics.Ndcg`: ``gain``, ``discount``, ``ties``, ``empty``.
     """

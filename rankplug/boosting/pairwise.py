@@ -101,20 +101,59 @@ class _KnownPairs:
 
     def are_of(self, call: Call) -> bool:
         """Whether a call is about the same labels, weights and queries."""
-        known = self.call
-        return all(
-            (old is None and new is None)
-            or (old is not None and new is not None and np.array_equal(old, new))
-            for old, new in (
-                (known.labels, call.labels),
-                (known.weight, call.weight),
-                (known.group, call.group),
-            )
-        )
+        parts = ("labels", "weight", "group")
+        pairs: Any = ((getattr(self.call, part), getattr(call, part)) for part in parts)
+        return all(np.array_equal(known, new) for known, new in pairs)  # None equals None only
 
 
 class PairwiseSquaredHinge(PairwiseObjective):
-    """``h(t) = max(0, margin - t)^2``; see `pairwise_squared_hinge`."""
+    """The squared hinge of all pairs, exactly, as an objective of boosted trees.
+
+        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j,
+                  of max(0, margin - (s_i - s_j))^2
+
+    With l+ and l- the numbers of the row's pairs with ``s_i - s_j < margin`` that it should
+    win and lose, and S the sum of its partners' scores in them,
+
+        g_i = 2 c_q ((l+ + l-) s_i - S - margin (l+ - l-)),    h_i = 2 c_q (l+ + l-),
+
+    the gradient and the diagonal of the generalised Hessian, in O(n log k) time for n rows of k
+    levels of relevance [1]_. It is an ``obj`` of `xgboost.train` and an ``objective`` of
+    `lightgbm.train`, `lightgbm.LGBMRanker` and `xgboost.XGBRegressor`.
+
+    Parameters
+    ----------
+    qid : array-like of shape (n_rows,), optional
+        Query of each row, integers or strings in any order, for one data set. By default, the
+        queries are those of the data set; all its rows are one query if it has none.
+    group : array-like of shape (n_queries,), optional
+        Sizes of consecutive queries, instead of `qid`.
+    margin : float > 0
+        By how much the better row of a pair should win.
+    pair_weight : "sum" or "query-mean"
+        "sum": ``c_q`` is the query's weight, so a query counts as much as it has pairs.
+        "query-mean": the weight divided by the query's number of pairs, so that queries count
+        alike; second derivatives are then small (they add up to at most 4 in a query), and so
+        must be what they are compared with: ``min_child_weight``, ``reg_lambda``,
+        ``min_sum_hessian_in_leaf``.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has a value it cannot have, or both `qid` and `group` are given.
+
+    Notes
+    -----
+    Weights are the data set's, of queries or of rows; those of rows must be constant within a
+    query. Labels are any real numbers, but both libraries keep them as float32: values that
+    differ by less than one part in 10^7 are ties. Scores matter by their differences only, so
+    start from 0 (``base_score=0`` in XGBoost). `lightgbm.LGBMRanker` evaluates its own NDCG
+    unless ``metric="None"``, and so refuses real labels and queries of more than 10,000 rows.
+
+    References
+    ----------
+    .. [1] Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014).
+    """
 
     def __init__(
         self,
@@ -136,7 +175,23 @@ class PairwiseSquaredHinge(PairwiseObjective):
 
 
 class PairwiseLogistic(PairwiseObjective):
-    """``h(t) = log(1 + exp(-t))``, its derivative piecewise linear; see `pairwise_logistic`.
+    """The logistic loss of all pairs, up to a bounded error, as an objective of boosted trees.
+
+        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j,
+                  of log(1 + exp(-(s_i - s_j)))
+
+    The derivative of a pair's loss, ``-1 / (1 + exp(s_i - s_j))``, is replaced by a piecewise
+    linear function of ``s_i - s_j``, which differs from it by `max_error` at most
+    (0.003 for 16 knots); so the gradient of a row errs by at most that, times ``c_q``, for each
+    of its pairs. The second derivative is that of the piecewise linear function.
+
+    Parameters
+    ----------
+    qid, group, pair_weight
+        See `PairwiseSquaredHinge`, whose notes and errors apply here too.
+    n_knots : int from 4 to 1000
+        Pieces of the derivative. Time grows with it, the error falls with its square: a call
+        costs `n_knots` times one of `PairwiseSquaredHinge`.
 
     Attributes
     ----------
@@ -189,100 +244,6 @@ def _piecewise_linear_sigmoid(n_knots: int) -> tuple[Vector, Vector, float]:
     return knots, bends, float(error)
 
 
-def pairwise_squared_hinge(
-    qid: ArrayLike | None = None,
-    *,
-    group: ArrayLike | None = None,
-    margin: float = 1.0,
-    pair_weight: PairWeight = "sum",
-) -> PairwiseSquaredHinge:
-    """The squared hinge of all pairs, exactly, as an objective of boosted trees.
-
-        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j,
-                  of max(0, margin - (s_i - s_j))^2
-
-    With l+ and l- the numbers of the row's pairs with ``s_i - s_j < margin`` that it should
-    win and lose, and S the sum of its partners' scores in them,
-
-        g_i = 2 c_q ((l+ + l-) s_i - S - margin (l+ - l-)),    h_i = 2 c_q (l+ + l-),
-
-    the gradient and the diagonal of the generalised Hessian, in O(n log k) time for n rows of k
-    levels of relevance [1]_.
-
-    Parameters
-    ----------
-    qid : array-like of shape (n_rows,), optional
-        Query of each row, integers or strings in any order, for one data set. By default, the
-        queries are those of the data set; all its rows are one query if it has none.
-    group : array-like of shape (n_queries,), optional
-        Sizes of consecutive queries, instead of `qid`.
-    margin : float > 0
-        By how much the better row of a pair should win.
-    pair_weight : "sum" or "query-mean"
-        "sum": ``c_q`` is the query's weight, so a query counts as much as it has pairs.
-        "query-mean": the weight divided by the query's number of pairs, so that queries count
-        alike; second derivatives are then small (they add up to at most 4 in a query), and so
-        must be what they are compared with: ``min_child_weight``, ``reg_lambda``,
-        ``min_sum_hessian_in_leaf``.
-
-    Returns
-    -------
-    PairwiseSquaredHinge
-        ``obj`` of `xgboost.train`, ``objective`` of `lightgbm.train`, `lightgbm.LGBMRanker`
-        and `xgboost.XGBRegressor`.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter has a value it cannot have, or both `qid` and `group` are given.
-
-    Notes
-    -----
-    Weights are the data set's, of queries or of rows; those of rows must be constant within a
-    query. Labels are any real numbers, but both libraries keep them as float32: values that
-    differ by less than one part in 10^7 are ties. Scores matter by their differences only, so
-    start from 0 (``base_score=0`` in XGBoost). `lightgbm.LGBMRanker` evaluates its own NDCG
-    unless ``metric="None"``, and so refuses real labels and queries of more than 10,000 rows.
-
-    References
-    ----------
-    .. [1] Lee and Lin, Large-scale linear rankSVM, Neural Computation 26 (2014).
-    """
-    return PairwiseSquaredHinge(qid, group=group, margin=margin, pair_weight=pair_weight)
-
-
-def pairwise_logistic(
-    qid: ArrayLike | None = None,
-    *,
-    group: ArrayLike | None = None,
-    pair_weight: PairWeight = "sum",
-    n_knots: int = 16,
-) -> PairwiseLogistic:
-    """The logistic loss of all pairs, up to a bounded error, as an objective of boosted trees.
-
-        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j,
-                  of log(1 + exp(-(s_i - s_j)))
-
-    The derivative of a pair's loss, ``-1 / (1 + exp(s_i - s_j))``, is replaced by a piecewise
-    linear function of ``s_i - s_j``, which differs from it by `PairwiseLogistic.max_error` at
-    most (0.003 for 16 knots); so the gradient of a row errs by at most that, times ``c_q``,
-    for each of its pairs. The second derivative is that of the piecewise linear function.
-
-    Parameters
-    ----------
-    qid, group, pair_weight
-        See `pairwise_squared_hinge`, whose notes apply here too.
-    n_knots : int from 4 to 1000
-        Pieces of the derivative. Time grows with it, the error falls with its square: a call
-        costs `n_knots` times one of `pairwise_squared_hinge`.
-
-    Returns
-    -------
-    PairwiseLogistic
-
-    Raises
-    ------
-    ParameterError
-        If a parameter has a value it cannot have, or both `qid` and `group` are given.
-    """
-    return PairwiseLogistic(qid, group=group, pair_weight=pair_weight, n_knots=n_knots)
+# Named as functions, too: a library that is given an objective calls it.
+pairwise_squared_hinge = PairwiseSquaredHinge
+pairwise_logistic = PairwiseLogistic

@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError, UnknownNameError, nearest
-from rankplug.parameters import Parameter, check_parameters
+from rankplug.parameters import Integer, Parameter, check_parameters
 
 __all__ = [
     "DatasetInfo",
@@ -23,6 +23,8 @@ __all__ = [
 
 D = TypeVar("D", RankingData, LabelRankingData)
 P = ParamSpec("P")
+
+_SEED = Integer(0, 2**32 - 1)  # as in scikit-learn
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,10 @@ _infos: dict[str, DatasetInfo] = {}
 def data_set(
     name: str, task: str, **allowed: Parameter
 ) -> Callable[[Callable[P, DatasetParts[D]]], Callable[P, DatasetParts[D]]]:
-    """Decorate the function that makes a data set: lists it and checks its keyword arguments."""
+    """Decorate the function that makes a data set: lists it and checks its keyword arguments.
+
+    `allowed` says what each may be; all data sets have a `seed`.
+    """
 
     def decorate(make: Callable[P, DatasetParts[D]]) -> Callable[P, DatasetParts[D]]:
         defaults: dict[str, Any] = dict(make.__kwdefaults__ or {})
@@ -61,7 +66,7 @@ def data_set(
             unknown = [f"{key!r}{nearest(key, defaults)}" for key in kwargs if key not in defaults]
             if unknown:
                 raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
-            check_parameters(name, allowed, {**defaults, **kwargs})
+            check_parameters(name, {**allowed, "seed": _SEED}, {**defaults, **kwargs})
             return make(*args, **kwargs)
 
         description = (make.__doc__ or "").partition("\n")[0]

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.datasets.catalogue import DatasetParts, data_set
+from rankplug.datasets.catalogue import D, DatasetParts, data_set
 from rankplug.parameters import Integer
 
 __all__ = ["breast_cancer", "diabetes", "digits", "digits_retrieval", "wine"]
 
-_SEED = Integer(0, 2**32 - 1)
 _BRIGHTEST = 16.0  # pixels of scikit-learn's digits are integers from 0 to 16
 _SHARES = (0.6, 0.2)  # of the rows, for training and validation
 
@@ -23,7 +22,6 @@ _SHARES = (0.6, 0.2)  # of the rows, for training and validation
     "query-document",
     n_queries=Integer(2, 1000),
     docs_per_query=Integer(20, 300),
-    seed=_SEED,
 )
 def digits_retrieval(
     *, n_queries: int = 150, docs_per_query: int = 100, seed: int = 0
@@ -69,7 +67,7 @@ def digits_retrieval(
     return DatasetParts(*(retrieval(*part) for part in zip(parts, sizes, first_ids, strict=True)))
 
 
-@data_set("diabetes", "query-document", seed=_SEED)
+@data_set("diabetes", "query-document")
 def diabetes(*, seed: int = 0) -> DatasetParts[RankingData]:
     """Order patients by how far their diabetes progressed: one query, real-valued relevance.
 
@@ -81,10 +79,12 @@ def diabetes(*, seed: int = 0) -> DatasetParts[RankingData]:
     """
     from sklearn.datasets import load_diabetes
 
-    return _one_query(load_diabetes(), None, seed)
+    bunch = load_diabetes()
+    parts = _partition(np.random.default_rng(seed).permutation(len(bunch.target)))
+    return _divide(RankingData, bunch, _standardise(bunch.data, parts[0]), parts)
 
 
-@data_set("breast-cancer", "query-document", seed=_SEED)
+@data_set("breast-cancer", "query-document")
 def breast_cancer(*, seed: int = 0) -> DatasetParts[RankingData]:
     """Order tumours so that malignant ones come first: one query, relevance 0 or 1.
 
@@ -99,10 +99,11 @@ def breast_cancer(*, seed: int = 0) -> DatasetParts[RankingData]:
 
     bunch = load_breast_cancer()
     bunch.target = 1 - bunch.target  # there, 0 is malignant
-    return _one_query(bunch, bunch.target, seed)
+    parts = _stratify(bunch.target, seed)
+    return _divide(RankingData, bunch, _standardise(bunch.data, parts[0]), parts)
 
 
-@data_set("digits", "label-ranking", seed=_SEED)
+@data_set("digits", "label-ranking")
 def digits(*, seed: int = 0) -> DatasetParts[LabelRankingData]:
     """Recognise handwritten digits: 64 pixels between 0 and 1, 10 classes.
 
@@ -114,11 +115,11 @@ def digits(*, seed: int = 0) -> DatasetParts[LabelRankingData]:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    bunch.data = bunch.data / _BRIGHTEST
-    return _classes(bunch, seed)
+    parts = _stratify(bunch.target, seed)
+    return _divide(LabelRankingData, bunch, bunch.data / _BRIGHTEST, parts)
 
 
-@data_set("wine", "label-ranking", seed=_SEED)
+@data_set("wine", "label-ranking")
 def wine(*, seed: int = 0) -> DatasetParts[LabelRankingData]:
     """Tell three cultivars of wine by 13 chemical features.
 
@@ -130,36 +131,16 @@ def wine(*, seed: int = 0) -> DatasetParts[LabelRankingData]:
     from sklearn.datasets import load_wine
 
     bunch = load_wine()
-    bunch.data = _standardise(bunch.data, _stratify(bunch.target, seed)[0])
-    return _classes(bunch, seed)
+    parts = _stratify(bunch.target, seed)
+    return _divide(LabelRankingData, bunch, _standardise(bunch.data, parts[0]), parts)
 
 
-def _one_query(bunch: Any, classes: NDArray[Any] | None, seed: int) -> DatasetParts[RankingData]:
-    parts = (
-        _partition(np.random.default_rng(seed).permutation(len(bunch.target)))
-        if classes is None
-        else _stratify(classes, seed)
-    )
-    X = _standardise(bunch.data, parts[0])
-    return DatasetParts(
-        *(
-            RankingData.from_arrays(
-                X[rows], bunch.target[rows], feature_names=list(bunch.feature_names)
-            )
-            for rows in parts
-        )
-    )
-
-
-def _classes(bunch: Any, seed: int) -> DatasetParts[LabelRankingData]:
-    return DatasetParts(
-        *(
-            LabelRankingData.from_arrays(
-                bunch.data[rows], bunch.target[rows], feature_names=list(bunch.feature_names)
-            )
-            for rows in _stratify(bunch.target, seed)
-        )
-    )
+def _divide(
+    kind: type[D], bunch: Any, X: NDArray[np.float64], parts: list[NDArray[np.int64]]
+) -> DatasetParts[D]:
+    names, y = list(bunch.feature_names), bunch.target
+    divided = (kind.from_arrays(X[rows], y[rows], feature_names=names) for rows in parts)
+    return DatasetParts(*divided)
 
 
 def _standardise(X: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -16,7 +16,6 @@ from rankplug.parameters import Choice, Integer
 
 __all__ = ["text_scores", "web_search"]
 
-_SEED = Integer(0, 2**32 - 1)
 _LEVEL_SHARES = (0.52, 0.32, 0.13, 0.023, 0.007)  # of relevance 0 to 4, about those of MSLR-WEB
 _N_FACTORS = 24  # fewer than features, so that these are correlated
 _ROWS_AT_ONCE = 2_000  # so that the arrays stay in the processor's cache
@@ -31,7 +30,6 @@ _FREQUENT = 3.0  # word rank r, from 0, is drawn about in proportion to 1 / (r +
     docs_per_query=Integer(2, 10**5),
     n_features=Integer(4, 10**5),
     dtype=Choice(("float32", "float64")),
-    seed=_SEED,
 )
 def web_search(
     *,
@@ -84,7 +82,6 @@ def web_search(
     n_documents=Integer(8, 10**8),
     n_features=Integer(10, 10**8),
     nonzeros_per_row=Integer(1, 10**5),
-    seed=_SEED,
 )
 def text_scores(
     *,
