@@ -197,11 +197,8 @@ def one_validation_set(eval_set: Any, eval_qid: Any) -> tuple[Any, Any, Any]:
     return X, y, eval_qid
 
 
-def mean_of_defined(
-    values: NDArray[np.float64], weight: NDArray[np.float64] | None, what: str
-) -> float:
+def mean_of_defined(values: NDArray[np.float64], weights: NDArray[np.float64], what: str) -> float:
     """The weighted mean of the values that are defined; raises `DataError` if none counts."""
-    weights = np.ones(len(values)) if weight is None else weight
     if np.any(weights < 0):
         raise DataError(f"sample_weight is negative at row {np.flatnonzero(weights < 0)[0]}")
     mean = weighted_mean(values, weights)

@@ -133,14 +133,14 @@ class LabelRanker(SolverEstimator):
         check_is_fitted(self)
         data = self._data(X, y)
         scores = self.model_.predict(data.X)
-        if np.ndim(y) == 1:
-            values = 1.0 - per_instance(data.relevance, scores, "top1_error")["top1_error"]
-        else:
-            values = per_instance(data.relevance, scores, "kendall_tau")["kendall_tau"]
-        weight = None
+        metric = "top1_error" if np.ndim(y) == 1 else "kendall_tau"
+        values = per_instance(data.relevance, scores, metric)[metric]
+        if metric == "top1_error":
+            values = 1.0 - values
+        weights = np.ones(data.n_samples)
         if sample_weight is not None:
-            weight = real_vector(sample_weight, "sample_weight", data.n_samples)
-        return mean_of_defined(values, weight, "row prefers a label")
+            weights = real_vector(sample_weight, "sample_weight", data.n_samples)
+        return mean_of_defined(values, weights, "row prefers a label")
 
     def _data(self, X: Any, Y: Any) -> LabelRankingData:
         """Data with the labels of the training data."""
@@ -151,11 +151,7 @@ class LabelRanker(SolverEstimator):
         elif tables.is_table(Y) and self.labels_.dtype.kind == "U":
             Y = tables.to_matrix(Y, self.labels_.tolist())
         return LabelRankingData.from_arrays(
-            features,
-            Y,
-            labels=self.labels_,
-            ranks=self.ranks_,
-            feature_names=self._names(),
+            features, Y, labels=self.labels_, ranks=self.ranks_, feature_names=self._names()
         )
 
     def _one_hot(self, classes: list[Any]) -> NDArray[np.float64]:

@@ -50,13 +50,9 @@ class Ranker(SolverEstimator):
     array([3, 2, 1, 2, 1])
     """
 
-    __metadata_request__fit = {
-        "qid": True,
-        "group": True,
-        "sample_weight": True,
-        "eval_set": True,
-        "eval_qid": True,
-    }
+    __metadata_request__fit = dict.fromkeys(
+        ("qid", "group", "sample_weight", "eval_set", "eval_qid"), True
+    )
     __metadata_request__score = {"qid": True, "sample_weight": True}
 
     def __init__(

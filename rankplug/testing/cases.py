@@ -128,17 +128,18 @@ class Case:
         """A small problem of the task."""
         return make_problem(self.task, noise=noise, seed=seed)
 
-    def has(self, parameter: str) -> bool:
-        """Whether the solver has such a parameter."""
-        return parameter in self.solver.get_params(deep=False)
+    def has(self, *parameters: str) -> bool:
+        """Whether the solver has parameters of these names."""
+        return set(parameters).issubset(self.solver.get_params(deep=False))
 
     def tight(self) -> Case:
         """The same with a tolerance at which solutions can be compared."""
         if not self.has("tol"):
             return self
-        params = {"tol": 1e-8, self.solver.iteration_limit: 10_000}
-        wanted = {name: value for name, value in params.items() if self.has(name)}
-        return replace(self, solver=clone(self.solver).set_params(**wanted))
+        solver = clone(self.solver).set_params(tol=1e-8)
+        if self.has(solver.iteration_limit):
+            solver.set_params(**{solver.iteration_limit: 10_000})
+        return replace(self, solver=solver)
 
     def solve(self, data: Any, **arguments: Any) -> SolverResult:
         """Solve with a fixed random state; convergence is looked at where it matters."""
@@ -149,6 +150,11 @@ class Case:
     def scores(self, data: Any, problem: Problem, **arguments: Any) -> NDArray[np.float64]:
         """Scores of the problem's rows by a model trained on `data`."""
         return predict(self.solve(data, **arguments), problem)
+
+    def expect_same_solution(self, data: Data, expected: Data) -> None:
+        """Training on both data gives the same scores of a problem, up to the tolerance."""
+        problem, tight = self.problem(), self.tight()
+        assert_close(tight.scores(data, problem), tight.scores(expected, problem))
 
     def feature_kinds(self, X: NDArray[np.float64]) -> Iterator[Any]:
         """The same features in every other form that the solver takes."""

@@ -1,4 +1,4 @@
-"""Checks of solvers: what they say to minimise is what they minimise."""
+"""Checks of solvers: they minimise the objective that they describe."""
 
 from __future__ import annotations
 

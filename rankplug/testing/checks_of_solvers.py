@@ -1,4 +1,4 @@
-"""Checks of solvers: what they say of themselves, what they return, how they are stopped."""
+"""Checks of solvers: their tags and parameters, their results, and how they are stopped."""
 
 from __future__ import annotations
 

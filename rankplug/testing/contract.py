@@ -1,4 +1,4 @@
-"""What every solver must do, as checks that plugin authors can run on their own.
+"""The contract of solvers: checks that plugin authors can run on theirs.
 
 With pytest::
 
@@ -78,10 +78,6 @@ def _has_objective(case: Case) -> bool:
     return case.solver.describe_objective() is not None
 
 
-def _has_limit(case: Case) -> bool:
-    return case.has("tol") and case.has(case.solver.iteration_limit)
-
-
 def _has_weights(case: Case) -> bool:
     return case.solver.tags.exact and case.task == "query-document"
 
@@ -102,7 +98,7 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.tells_the_callback, _always),
     (solvers.stops_for_the_callback, _always),
     (solvers.stops_for_the_time_limit, _always),
-    (solvers.tells_max_iter, _has_limit),
+    (solvers.tells_max_iter, lambda case: case.has("tol", case.solver.iteration_limit)),
     (solvers.starts_warm, lambda case: case.solver.tags.warm_start),
     (solvers.refuses_init, lambda case: not case.solver.tags.warm_start),
     (data.nothing_is_modified, _always),

@@ -1,10 +1,11 @@
-"""Slow and obvious versions of what the solvers compute, to check them against.
+"""Oracles: slow and obvious versions of what the solvers compute, to check them against.
 
 Everything here lists pairs or graphs, so it is for a few hundred rows at most.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse
 
 from rankplug.data import LabelRankingData, RankingData
+from rankplug.solver import Data
 
 __all__ = [
     "bipartite_graphs",
@@ -29,15 +31,15 @@ Vector = NDArray[np.float64]
 Graph = tuple[list[int], list[int]]
 
 
-def pair_differences(
-    data: RankingData | LabelRankingData,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def pair_differences(data: Data) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """``x_i - x_j`` of every pair with ``y_i > y_j`` in its query, and the query of each pair.
 
     For label ranking, an instance is a query and label r of instance i the row ``e_r (x) x_i``.
     """
     differences, queries = [], []
-    for q, (rows, relevance) in enumerate(_iterate_queries(data)):
+    examples = zip(_rows_of_examples(data), groups(data, data.relevance), strict=True)
+    for q, (rows, (relevance, *_)) in enumerate(examples):
+        # A comparison with NaN is false, so a label without relevance is in no pair.
         better, worse = np.nonzero(relevance[:, None] > relevance[None, :])
         differences.append(rows[better] - rows[worse])
         queries.append(np.full(len(better), q))
@@ -99,8 +101,8 @@ def minimise_squared_hinge(
     return np.asarray(found.x), float(found.fun)
 
 
-def groups(data: RankingData | LabelRankingData, scores: Any) -> list[tuple[Any, Any, float]]:
-    """Relevance, scores and weight of each query or instance."""
+def groups(data: Data, scores: Any) -> list[tuple[Any, Any, float]]:
+    """Relevance, scores (which may be symbols) and weight of each query or instance."""
     if isinstance(data, LabelRankingData):
         return [(y, s, 1.0) for y, s in zip(data.relevance, scores, strict=True)]
     spans = zip(data.query_ptr[:-1], data.query_ptr[1:], data.weights, strict=True)
@@ -113,9 +115,9 @@ def bipartite_graphs(relevance: NDArray[np.float64], decomposition: str) -> list
     levels = sorted({float(relevance[i]) for i in compared}, reverse=True)
     layers = [[i for i in compared if relevance[i] == level] for level in levels]
     if decomposition == "adjacent-layers":
-        return [(layers[j], layers[j + 1]) for j in range(len(layers) - 1)]
+        return list(itertools.pairwise(layers))
     if decomposition == "all-layers":
-        return [(a, b) for j, a in enumerate(layers) for b in layers[j + 1 :]]
+        return list(itertools.combinations(layers, 2))
     if decomposition == "top-vs-rest":
         rest = [i for layer in layers[1:] for i in layer]
         return [(layers[0], rest)] if rest else []
@@ -125,10 +127,7 @@ def bipartite_graphs(relevance: NDArray[np.float64], decomposition: str) -> list
 
 
 def graph_loss(
-    data: RankingData | LabelRankingData,
-    scores: NDArray[np.float64],
-    decomposition: str,
-    weights: str = "sum",
+    data: Data, scores: NDArray[np.float64], decomposition: str, weights: str = "sum"
 ) -> float:
     """Sum over graphs of ``sigma max over (a, b) of [g_a - g_b - (s_a - s_b)]_+``, pair by pair."""
     total = 0.0
@@ -141,15 +140,9 @@ def graph_loss(
     return total
 
 
-def _iterate_queries(
-    data: RankingData | LabelRankingData,
-) -> list[tuple[NDArray[np.float64], Vector]]:
+def _rows_of_examples(data: Data) -> list[NDArray[np.float64]]:
     features: Any = data.X
-    dense = features.toarray() if sparse.issparse(features) else features
-    X = np.asarray(dense, dtype=np.float64)
+    X = np.asarray(features.toarray() if sparse.issparse(features) else features, np.float64)
     if isinstance(data, RankingData):
-        spans = zip(data.query_ptr[:-1], data.query_ptr[1:], strict=True)
-        return [(X[b:e], data.relevance[b:e]) for b, e in spans]
-    labels = np.eye(data.n_labels)
-    # A comparison with NaN is false, so a label without relevance is in no pair.
-    return [(np.kron(labels, x[None, :]), y) for x, y in zip(X, data.relevance, strict=True)]
+        return np.split(X, data.query_ptr[1:-1])
+    return [np.kron(np.eye(data.n_labels), x[None, :]) for x in X]
