@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from typing import Any, BinaryIO
@@ -14,21 +14,14 @@ from typing_extensions import override
 from rankplug.data import tables
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile, problems
-from rankplug.io.table_files import TableFile
+from rankplug.io.table_files import Roles, TableFile
 from rankplug.system.cores import physical_memory
 
 __all__ = ["ArrowFile"]
 
 
 class ArrowFile(TableFile):
-    """An open Parquet or Arrow file; its columns keep the types they have.
-
-    Parameters
-    ----------
-    file : InputFile
-    stream : BinaryIO
-    format_ : "parquet" or "arrow"
-    """
+    """An open Parquet or Arrow file (as the format says); its columns keep their types."""
 
     def __init__(self, file: InputFile, stream: BinaryIO, format_: str) -> None:
         super().__init__(file, stream)
@@ -40,10 +33,8 @@ class ArrowFile(TableFile):
         return names
 
     @override
-    def read(
-        self, complete: Sequence[str], partial: Sequence[str], ids: str | None
-    ) -> tuple[Any, NDArray[Any] | None]:
-        needed = [*complete, *partial, *([] if ids is None else [ids])]
+    def read(self, roles: Roles) -> tuple[Any, NDArray[Any] | None]:
+        needed = list(roles.columns)
         with self._open() as opened:
             if self.format == "parquet":
                 self._require_memory(opened.metadata.num_rows * len(needed))
@@ -52,31 +43,29 @@ class ArrowFile(TableFile):
                 table = opened.read_all().select(needed)
         if table.num_rows == 0:
             raise DataError(f"{self.file} holds no rows")
-        self._check(table, complete, partial, ids)
-        return table, None if ids is None else tables.column(table, ids)
+        self._check(table, roles)
+        return table, None if roles.ids is None else tables.column(table, roles.ids)
 
     @override
-    def batches(
-        self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
-    ) -> Iterator[tuple[Any, float]]:
+    def batches(self, roles: Roles, n_rows: int, first_row: int = 0) -> Iterator[tuple[Any, float]]:
         import pyarrow as pa
 
-        needed = [*numbers, *([] if ids is None else [ids])]
+        needed = list(roles.columns)
         row = 0
         with self._open(mapped=True) as opened:
             found = _record_batches(opened, self.format, needed, n_rows, first_row)
             for batch, row, fraction in found:
                 for start in range(max(0, first_row - row), batch.num_rows, n_rows):
                     table = pa.Table.from_batches([batch.slice(start, n_rows)]).select(needed)
-                    self._check(table, numbers, (), ids, first_row=row + start)
+                    self._check(table, roles, first_row=row + start)
                     yield table, fraction
                 row += batch.num_rows
         if row == first_row == 0:
             raise DataError(f"{self.file} holds no rows")
 
     @override
-    def columns_of_no_rows(self, names: Sequence[str]) -> Any:
-        return self._schema().empty_table().select(list(names))
+    def without_rows(self, roles: Roles) -> Any:
+        return self._schema().empty_table().select(list(roles.columns))
 
     def _schema(self) -> Any:
         with self._open() as opened:
@@ -100,18 +89,12 @@ class ArrowFile(TableFile):
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise DataError(f"{self.file} is not a valid {self.format} file: {error}") from None
 
-    def _check(
-        self,
-        table: Any,
-        complete: Sequence[str],
-        partial: Sequence[str],
-        ids: str | None,
-        first_row: int = 0,
-    ) -> None:
+    def _check(self, table: Any, roles: Roles, first_row: int = 0) -> None:
         """Raise `DataError` if a value is missing or no number; the file's rows count from 0."""
+        partial, ids = roles.partial_numbers, roles.ids
         found = [
             f"column {name!r}{what}"
-            for name in (*complete, *partial)
+            for name in roles.numbers
             if (what := _find_wrong_number(table, name, name in partial, first_row))
         ]
         if ids is not None and table.column(ids).null_count:

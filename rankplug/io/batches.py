@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
-from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, table_of
+from rankplug.io.columns import DEFAULT_LABEL, query_column, require_single, table_of
 from rankplug.io.files import InputFile, require_format
 from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
 from rankplug.io.svmlight import svmlight_batches
+from rankplug.io.table_files import Roles
 from rankplug.parameters import Integer, check_parameters
 
 __all__ = ["Batch", "read_batches"]
@@ -90,12 +91,10 @@ def read_batches(
                 yield Batch(X, ids, file.fraction_read())
             return
         table = table_of(file, stream, format_)
-        names, id_column = _choose_columns(
-            file, table.column_names(), n_features, feature_names, qid
-        )
-        for rows, fraction in table.batches(names, id_column, batch_rows):
-            ids = None if id_column is None else tables.column(rows, id_column)
-            yield Batch(tables.to_matrix(rows, names), ids, fraction)
+        roles = _choose_columns(file, table.column_names(), n_features, feature_names, qid)
+        for rows, fraction in table.batches(roles, batch_rows):
+            ids = None if roles.ids is None else tables.column(rows, roles.ids)
+            yield Batch(tables.to_matrix(rows, roles.features), ids, fraction)
 
 
 def _read_folder(
@@ -123,18 +122,15 @@ def _choose_columns(
     n_features: int,
     feature_names: Sequence[str] | None,
     qid: str | None,
-) -> tuple[list[str], str | None]:
+) -> Roles:
     """The columns of the features, and that of the query ids."""
-    if qid is None and DEFAULT_QID in there and DEFAULT_QID not in (feature_names or ()):
-        qid = DEFAULT_QID
-    ids = [] if qid is None else [qid]
-    _require(file, ids, there)
-    names = list(feature_names or _find_unnamed(file, there, n_features, qid))
+    qid = query_column(there, qid, feature_names)
+    _require(file, [] if qid is None else [qid], there)
+    names = tuple(feature_names or _find_unnamed(file, there, n_features, qid))
     _require(file, names, there)
-    twice = sorted({name for name in (*names, *ids) if there.count(name) > 1})
-    if twice:
-        raise DataError(f"{file}: columns that occur more than once: {', '.join(twice)}")
-    return names, qid
+    roles = Roles(names, ids=qid)
+    require_single(file, roles.columns, there)
+    return roles
 
 
 def _require(file: object, names: Sequence[str], there: list[str]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,7 +16,7 @@ from rankplug.exceptions import DataError, nearest
 from rankplug.io.arrow_files import ArrowFile
 from rankplug.io.csv_files import CsvFile
 from rankplug.io.files import InputFile
-from rankplug.io.table_files import TableFile
+from rankplug.io.table_files import Roles, TableFile
 
 __all__ = [
     "Columns",
@@ -24,8 +24,10 @@ __all__ = [
     "common_roles",
     "label_roles",
     "open_table",
+    "query_column",
     "query_roles",
     "read_columns",
+    "require_single",
     "table_of",
 ]
 
@@ -35,34 +37,7 @@ DEFAULT_QID = "qid"
 _UNNAMED = re.compile(r"|__index_level_\d+__")  # an index that pandas wrote along
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Names of columns by what they hold.
-
-    `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
-    text. With `partial`, relevance may be missing.
-    """
-
-    features: tuple[str, ...]
-    relevance: tuple[str, ...] = ()
-    ids: str | None = None
-    weight: str | None = None
-    partial: bool = False
-
-    @property
-    def complete_numbers(self) -> tuple[str, ...]:
-        """Columns in which every value must be a finite number."""
-        weight = () if self.weight is None else (self.weight,)
-        return (*(() if self.partial else self.relevance), *weight, *self.features)
-
-    @property
-    def partial_numbers(self) -> tuple[str, ...]:
-        """Columns of numbers in which values may be missing."""
-        return self.relevance if self.partial else ()
-
-
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """The columns of some roles as arrays."""
 
     features: NDArray[Any]
@@ -134,8 +109,7 @@ def query_roles(
 ) -> Roles:
     """Roles of the columns of query-document data; see `rankplug.read_data`."""
     label = label or DEFAULT_LABEL
-    if qid is None and DEFAULT_QID in names and DEFAULT_QID not in (features or ()):
-        qid = DEFAULT_QID
+    qid = query_column(names, qid, features)
     roles = [("label", label), ("qid", qid), ("weight", weight)]
     used = [name for _, name in roles if name is not None]
     wrong = [
@@ -148,6 +122,12 @@ def query_roles(
     chosen, more = _features(names, set(used), features, like)
     _raise_all(wrong + more)
     return Roles(chosen, (label,), qid, weight)
+
+
+def query_column(names: list[str], qid: str | None, features: Sequence[str] | None) -> str | None:
+    """The column of the query ids: the one that is named, or else "qid", unless a feature is."""
+    unnamed = qid is None and DEFAULT_QID in names and DEFAULT_QID not in (features or ())
+    return DEFAULT_QID if unnamed else qid
 
 
 def label_roles(
@@ -213,17 +193,21 @@ def _choose(file: InputFile, format_: str, choose: Callable[[list[str]], Roles])
         roles = choose(names)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
-    ids = () if roles.ids is None else (roles.ids,)
-    needed = (*roles.complete_numbers, *roles.partial_numbers, *ids)
-    twice = sorted({name for name in needed if names.count(name) > 1})
+    require_single(file, roles.columns, names)
+    return roles
+
+
+def require_single(file: InputFile, needed: Sequence[str], names: list[str]) -> None:
+    """Raise `DataError` if a needed column is there more than once."""
+    counts = Counter(names)
+    twice = sorted({name for name in needed if counts[name] > 1})
     if twice:
         raise DataError(f"{file}: columns that occur more than once: {', '.join(twice)}")
-    return roles
 
 
 def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) -> Columns:
     with open_table(file, format_) as opened:
-        table, ids = opened.read(roles.complete_numbers, roles.partial_numbers, roles.ids)
+        table, ids = opened.read(roles)
     features = tables.to_matrix(table, roles.features)
     weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
     if dtype is not None:
@@ -238,8 +222,7 @@ def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) 
 
 
 def _concatenate(parts: Sequence[Columns]) -> Columns:
-    def join(name: str) -> Any:
-        arrays = [getattr(part, name) for part in parts]
+    def join(arrays: tuple[Any, ...]) -> Any:
         return None if arrays[0] is None else np.concatenate(arrays)
 
-    return Columns(join("features"), join("relevance"), join("ids"), join("weight"))
+    return Columns(*map(join, zip(*parts, strict=True)))

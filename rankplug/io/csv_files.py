@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from rankplug.exceptions import DataError
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
-from rankplug.io.table_files import TableFile, written_ids
+from rankplug.io.table_files import Roles, TableFile, written_ids
 
 __all__ = ["CsvFile"]
 
@@ -42,27 +42,22 @@ class CsvFile(TableFile):
         return header
 
     @override
-    def read(
-        self, complete: Sequence[str], partial: Sequence[str], ids: str | None
-    ) -> tuple[Any, NDArray[Any] | None]:
+    def read(self, roles: Roles) -> tuple[Any, NDArray[Any] | None]:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
         self.stream.seek(0)
         try:
-            table = arrow_csv.read_csv(self.stream, **self._options([*complete, *partial], ids))
+            table = arrow_csv.read_csv(self.stream, **self._options(roles))
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            raise self._error(complete, partial, ids, str(error)) from None
+            raise self._error(roles, str(error)) from None
         if table.num_rows == 0:
             raise self._no_rows()
-        if not _is_valid(table, complete, partial, ids):
-            raise self._error(complete, partial, ids, "missing or infinite values")
-        return table, None if ids is None else written_ids(table.column(ids))
+        self._check(table, roles)
+        return table, None if roles.ids is None else written_ids(table.column(roles.ids))
 
     @override
-    def batches(
-        self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
-    ) -> Iterator[tuple[Any, float]]:
+    def batches(self, roles: Roles, n_rows: int, first_row: int = 0) -> Iterator[tuple[Any, float]]:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -70,26 +65,25 @@ class CsvFile(TableFile):
         self.stream.seek(0)
         row = 0
         try:
-            blocks = arrow_csv.open_csv(self.stream, read_options, **self._options(numbers, ids))
+            blocks = arrow_csv.open_csv(self.stream, read_options, **self._options(roles))
             for block in blocks:
                 for start in range(max(0, first_row - row), block.num_rows, n_rows):
                     table = pa.Table.from_batches([block.slice(start, n_rows)])
-                    if not _is_valid(table, numbers, (), ids):
-                        raise self._error(numbers, (), ids, "missing or infinite values")
+                    self._check(table, roles)
                     yield table, self.file.fraction_read()
                 row += block.num_rows
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            raise self._error(numbers, (), ids, str(error)) from None
+            raise self._error(roles, str(error)) from None
         if row == 0:
             raise self._no_rows()
 
-    def _options(self, numbers: Sequence[str], ids: str | None) -> dict[str, Any]:
+    def _options(self, roles: Roles) -> dict[str, Any]:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        types = dict.fromkeys(numbers, pa.float64())
-        if ids is not None:
-            types[ids] = pa.string()
+        types = dict.fromkeys(roles.numbers, pa.float64())
+        if roles.ids is not None:
+            types[roles.ids] = pa.string()
         return {
             "parse_options": arrow_csv.ParseOptions(
                 delimiter=self._delimiter, newlines_in_values=True
@@ -120,17 +114,25 @@ class CsvFile(TableFile):
         finally:
             text.detach()  # or it would close the stream
 
-    def _error(
-        self, complete: Sequence[str], partial: Sequence[str], ids: str | None, reason: str
-    ) -> DataError:
+    def _check(self, table: Any, roles: Roles) -> None:
+        """Raise `DataError` if a number is infinite, an id empty, or missing what must not be."""
+        from pyarrow import compute
+
+        valid = all(np.isfinite(table.column(n).to_numpy()).all() for n in roles.complete_numbers)
+        valid &= not any(np.isinf(table.column(n).to_numpy()).any() for n in roles.partial_numbers)
+        if roles.ids is not None:
+            valid &= not compute.any(compute.equal(table.column(roles.ids), "")).as_py()
+        if not valid:
+            raise self._error(roles, "missing or infinite values")
+
+    def _error(self, roles: Roles, reason: str) -> DataError:
         """What is wrong in which cells; Arrow may be reading the stream still."""
         found = []
         with self.file.open() as stream, self._rows(stream) as rows:
             header = next(row for row in rows if row)
-            place = {name: header.index(name) for name in (*complete, *partial)}
             for row in rows:
                 if row:
-                    wrong = _wrong_in_row(row, header, place, partial, ids)
+                    wrong = _wrong_in_row(row, header, roles)
                     found += [f"line {rows.line_num}{what}" for what in wrong]
                 if len(found) >= ENOUGH_PROBLEMS:
                     break
@@ -139,32 +141,17 @@ class CsvFile(TableFile):
         return problems(self.file, found)
 
 
-def _is_valid(table: Any, complete: Sequence[str], partial: Sequence[str], ids: str | None) -> bool:
-    """Whether no number is infinite, no id empty, and nothing missing that must not be."""
-    from pyarrow import compute
-
-    finite = all(np.isfinite(table.column(name).to_numpy()).all() for name in complete)
-    finite &= not any(np.isinf(table.column(name).to_numpy()).any() for name in partial)
-    named = ids is None or not compute.any(compute.equal(table.column(ids), "")).as_py()
-    return bool(finite and named)
-
-
-def _wrong_in_row(
-    row: list[str],
-    header: list[str],
-    place: dict[str, int],
-    partial: Sequence[str],
-    ids: str | None,
-) -> list[str]:
+def _wrong_in_row(row: list[str], header: list[str], roles: Roles) -> list[str]:
     if len(row) != len(header):
         return [f": {len(row)} values, but the header names {len(header)} columns"]
     wrong = []
-    for name, j in place.items():
-        what = _wrong_in_cell(row[j].strip(), name in partial)
+    cells = dict(zip(header, row, strict=True))
+    for name in roles.numbers:
+        what = _wrong_in_cell(cells[name].strip(), name in roles.partial_numbers)
         if what is not None:
             wrong.append(f", column {name!r}: {what}")
-    if ids is not None and not row[header.index(ids)]:
-        wrong.append(f", column {ids!r}: empty, so the row belongs nowhere: fill it in")
+    if roles.ids is not None and not cells[roles.ids]:
+        wrong.append(f", column {roles.ids!r}: empty, so the row belongs nowhere: fill it in")
     return wrong
 
 

@@ -36,32 +36,20 @@ FORMATS = ("svmlight", "csv", "parquet", "arrow")
 Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One file, or several that are read as one."""
 
-_COMPRESSION: dict[bytes, Callable[..., Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-}
-_COMPRESSED_SUFFIX: dict[str, Callable[..., Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
+_COMPRESSION: tuple[tuple[bytes, str, Callable[..., Any]], ...] = (
+    (b"\x1f\x8b", ".gz", gzip.open),
+    (b"BZh", ".bz2", bz2.open),
+    (b"\xfd7zXZ\x00", ".xz", lzma.open),
+)
+_COMPRESSED_SUFFIX = {suffix: opener for _, suffix, opener in _COMPRESSION}
 _BINARY_FORMATS = {b"PAR1": "parquet", b"ARROW1": "arrow"}
-_FORMAT_OF_SUFFIX = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".txt": "svmlight",
-    ".dat": "svmlight",
-    ".letor": "svmlight",
-    ".libsvm": "svmlight",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
+_SUFFIXES = {
+    "csv": (".csv", ".tsv"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "svmlight": (".txt", ".dat", ".letor", ".libsvm", ".svm", ".svmlight"),
 }
+_FORMAT_OF_SUFFIX = {suffix: name for name, suffixes in _SUFFIXES.items() for suffix in suffixes}
 # Text of data hardly compresses a hundredfold; what is made to fill a memory, a thousandfold (the
 # most that gzip can) and more.
 _MOST_EXPANSION = 250
@@ -89,10 +77,8 @@ class InputFile:
             Also from within the block, if the file cannot be read to its end.
         """
         try:
-            with self.path.open("rb") as self._raw, _decompress(self._raw) as stream:
+            with self.path.open("rb") as self._raw, self._decompress(self._raw) as stream:
                 yield stream
-        except _TooLargeError as error:
-            raise DataError(f"{self} is not read, because {error}") from None
         except FileNotFoundError:
             raise DataError(f"{self}: no such file{self._similar()}") from None
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
@@ -127,6 +113,16 @@ class InputFile:
         """How much of the file that is open has been read, from 0 to 1."""
         return self._raw.tell() / max(os.fstat(self._raw.fileno()).st_size, 1)
 
+    def _decompress(self, raw: BinaryIO) -> BinaryIO:
+        start = raw.read(6)
+        n_bytes = raw.seek(0, os.SEEK_END)
+        raw.seek(0)
+        for magic, _, opener in _COMPRESSION:
+            if start.startswith(magic):
+                most = max(_ALWAYS_EXPANDED, _MOST_EXPANSION * n_bytes)
+                return cast(BinaryIO, io.BufferedReader(_Expanding(opener(raw, "rb"), most, self)))
+        return raw
+
     def _similar(self) -> str:
         if not self.path.parent.is_dir():
             return f" (nor is there a folder {self.path.parent})"
@@ -135,30 +131,16 @@ class InputFile:
         return f"; did you mean {str(self.path.with_name(close[0]))!r}?" if close else ""
 
 
-def _decompress(raw: BinaryIO) -> BinaryIO:
-    start = raw.read(6)
-    n_bytes = raw.seek(0, os.SEEK_END)
-    raw.seek(0)
-    for magic, opener in _COMPRESSION.items():
-        if start.startswith(magic):
-            most = max(_ALWAYS_EXPANDED, _MOST_EXPANSION * n_bytes)
-            return cast(BinaryIO, io.BufferedReader(_Expanding(opener(raw, "rb"), most)))
-    return raw
-
-
-class _TooLargeError(DataError):
-    """Decompressed content is out of proportion."""
-
-
 class _Expanding(io.RawIOBase):
-    """Decompressed content that must not become longer than `most` bytes.
+    """Decompressed content of a file that must not become longer than `most` bytes.
 
     A few kilobytes can be made that expand to more than any machine holds.
     """
 
-    def __init__(self, stream: BinaryIO, most: int) -> None:
+    def __init__(self, stream: BinaryIO, most: int, file: InputFile) -> None:
         self._stream = stream
         self._most = most
+        self._file = file
 
     def readable(self) -> bool:
         return True
@@ -170,9 +152,10 @@ class _Expanding(io.RawIOBase):
         content = self._stream.read(len(buffer))
         buffer[: len(content)] = content
         if self.tell() > self._most:
-            raise _TooLargeError(
-                f"it expands to more than {_MOST_EXPANSION} times its size and "
-                f"{_ALWAYS_EXPANDED:,} bytes: decompress it first if you trust it"
+            raise DataError(
+                f"{self._file} is not read, because it expands to more than {_MOST_EXPANSION} "
+                f"times its size and {_ALWAYS_EXPANDED:,} bytes: decompress it first if you trust "
+                "it"
             )
         return len(content)
 

@@ -77,18 +77,9 @@ def read_data(
     ParameterError
         If an argument does not fit the format.
     """
+    given = {name: value for name, value in locals().items() if name not in ("path", "like")}
     if is_folder(path):
-        refuse_unfit(
-            "prepared",
-            format=format,
-            label=label,
-            qid=qid,
-            weight=weight,
-            features=features,
-            n_features=n_features,
-            dense=dense,
-            dtype=dtype,
-        )
+        refuse_unfit("prepared", **given)
         return _open_like(cast("str | os.PathLike[str]", path), like)
     files, format_ = input_files(path, format)
     form = _Form.of(n_features, like, dense, dtype)
@@ -97,14 +88,8 @@ def read_data(
         X, relevance, ids = form.read_text(files)
         return RankingData.from_arrays(X, relevance, ids, feature_names=form.feature_names)
     refuse_unfit(format_, n_features=n_features)
-    choose = partial(
-        query_roles,
-        label=label,
-        qid=qid,
-        weight=weight,
-        features=features,
-        like=form.feature_names,
-    )
+    named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
+    choose = partial(query_roles, **named, features=features, like=form.feature_names)
     roles, columns = read_columns(files, format_, choose, form.dtype)
     return RankingData.from_arrays(
         form.shape(columns.features),

@@ -21,7 +21,7 @@ from rankplug.data import Matrix, RankingData
 from rankplug.data.arrays import index_type
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
-from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_file, parse_lines
+from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 from rankplug.io.table_files import written_ids
 
 __all__ = [
@@ -84,9 +84,16 @@ def read_svmlight(
         matrix does not keep the zeros that are.
     dtype : float32 or float64
     """
-    parts = [_read_file(file, n_features, dtype) for file in files]
-    _require_same_kind(files, parts)
-    rows = parts[0] if len(parts) == 1 else ParsedRows.concatenate(parts)
+    parts = []
+    for file in files:
+        blocks = [rows for rows, _ in svmlight_blocks(file, n_features, dtype, TextPosition())]
+        parts.append(ParsedRows.concatenate(blocks))
+    without = [str(f) for f, rows in zip(files, parts, strict=True) if not rows.has_query_ids]
+    if without and len(without) < len(files):
+        raise DataError(
+            f"{', '.join(without)}: no qid, but other files have them: give every file query ids"
+        )
+    rows = ParsedRows.concatenate(parts)
     width = int(rows.indices.max(initial=0)) if n_features is None else n_features
     if width == 0:
         raise DataError(f"{', '.join(map(str, files))}: no features, only relevance and ids")
@@ -106,11 +113,6 @@ def svmlight_batches(
     stream : BinaryIO
         Its content, read from the beginning.
     n_features, n_lines : int
-
-    Raises
-    ------
-    DataError
-        As `read_svmlight`; what is wrong in one batch is reported when it is reached.
     """
     stream.seek(0)
     blocks = iter(lambda: b"".join(islice(stream, n_lines)), b"")
@@ -121,13 +123,7 @@ def svmlight_batches(
 def svmlight_blocks(
     file: InputFile, n_features: int | None, dtype: DTypeLike, start: TextPosition
 ) -> Iterator[tuple[ParsedRows, TextPosition]]:
-    """ParsedRows of a file, a block at a time, and where the block ends; from such an end on.
-
-    Raises
-    ------
-    DataError
-        As `read_svmlight`; what is wrong in one block is reported when it is reached.
-    """
+    """ParsedRows of a file, a block at a time, and where the block ends; from such an end on."""
     with file.open() as stream:
         stream.seek(start.offset)
         yield from _parse_blocks(file, _read_blocks(stream), start, n_features, dtype)
@@ -140,7 +136,7 @@ def _parse_blocks(
     n_features: int | None,
     dtype: DTypeLike,
 ) -> Iterator[tuple[ParsedRows, TextPosition]]:
-    """The blocks that hold rows."""
+    """The blocks that hold rows; what is wrong in one is reported when it is reached."""
     for block in blocks:
         rows = _parse_block_or_lines(file, block, position.line, n_features, dtype)
         if len(rows.relevance):
@@ -156,18 +152,17 @@ def _parse_blocks(
         else:
             position = position.after(block, position.has_ids)
     if position.has_ids is None:
-        raise _no_rows(file)
+        raise DataError(f"{file} holds no rows: it is empty, or has blank and comment lines only")
 
 
 def _parse_block_or_lines(
     file: InputFile, block: bytes, line: int, n_features: int | None, dtype: DTypeLike
 ) -> ParsedRows:
     try:
-        # Concatenated arrays can be written, unlike Arrow's.
-        rows = ParsedRows.concatenate([parse_block(block, n_features, dtype)])
+        rows = parse_block(block, n_features, dtype)
         if rows.has_all_query_ids or not rows.has_query_ids:
             return rows
-    except ValueError:  # as in `_read_fast`
+    except ValueError:  # Arrow's errors of parsing among them
         pass
     return parse_lines(file, enumerate(BytesIO(block), start=line), n_features, dtype)
 
@@ -188,45 +183,11 @@ def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
             stream.write(line.encode())
 
 
-def _read_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> ParsedRows:
-    rows = _read_fast(file, n_features, dtype)
-    if rows is None:
-        rows = parse_file(file, n_features, dtype)
-    if len(rows.relevance) == 0:
-        raise _no_rows(file)
-    return rows
-
-
-def _no_rows(file: InputFile) -> DataError:
-    return DataError(f"{file} holds no rows: it is empty, or has blank and comment lines only")
-
-
-def _read_fast(file: InputFile, n_features: int | None, dtype: DTypeLike) -> ParsedRows | None:
-    """All rows, or None if anything is irregular or wrong."""
-    try:
-        with file.open() as stream:
-            blocks = [parse_block(block, n_features, dtype) for block in _read_blocks(stream)]
-    except DataError:
-        raise
-    except ValueError:  # Arrow's errors of parsing among them
-        return None
-    rows = ParsedRows.concatenate(blocks)
-    return rows if rows.has_all_query_ids or not rows.has_query_ids else None
-
-
 def _read_blocks(stream: BinaryIO) -> Iterator[bytes]:
     block = stream.read(_BLOCK)
     yield block + stream.readline()  # one block even of an empty file
     while block := stream.read(_BLOCK):
         yield block + stream.readline()
-
-
-def _require_same_kind(files: Sequence[InputFile], parts: Sequence[ParsedRows]) -> None:
-    without = [str(f) for f, rows in zip(files, parts, strict=True) if not rows.has_query_ids]
-    if without and len(without) < len(files):
-        raise DataError(
-            f"{', '.join(without)}: no qid, but other files have them: give every file query ids"
-        )
 
 
 def to_matrix(rows: ParsedRows, n_features: int, dense: bool | None) -> Matrix:

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from rankplug.data.arrays import index_type
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
 
-__all__ = ["ParsedRows", "parse_block", "parse_file", "parse_lines"]
+__all__ = ["ParsedRows", "parse_block", "parse_lines"]
 
 _LARGEST_INDEX = 2**62  # of a feature: sums of two of them still fit 64 bits
 
@@ -57,6 +57,8 @@ class ParsedRows:
         """All rows, one part after the other."""
         import pyarrow as pa
 
+        if len(parts) == 1:
+            return parts[0]
         return cls(
             np.concatenate([part.relevance for part in parts]),
             pa.chunked_array([chunk for part in parts for chunk in part.ids.chunks], pa.string()),
@@ -104,7 +106,7 @@ def parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> Parse
             raise ValueError("a line without relevance")
     indices, values = _parse_features(b" ".join(features), dtype)
     rows = ParsedRows(
-        pa.array(relevance, pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False),
+        np.array(pa.array(relevance, pa.string()).cast(pa.float64())),
         pa.chunked_array([pa.array(ids, pa.string())]),
         np.array(counts, dtype=np.int64),
         indices,
@@ -135,7 +137,7 @@ def _parse_features(
     indices, values = table.column("index").to_numpy(), table.column("value").to_numpy()
     small = index_type(int(indices.max()))
     with np.errstate(over="ignore"):  # reported as infinite values later
-        return indices.astype(small, copy=False), values.astype(dtype, copy=False)
+        return indices.astype(small), values.astype(dtype)  # copies, which can be written
 
 
 def _is_valid(rows: ParsedRows, n_features: int | None) -> bool:
@@ -154,12 +156,6 @@ def _is_valid(rows: ParsedRows, n_features: int | None) -> bool:
 
 class _LineError(ValueError):
     """What is wrong in a line."""
-
-
-def parse_file(file: InputFile, n_features: int | None, dtype: DTypeLike) -> ParsedRows:
-    """Parse a file; parameters and errors are those of `parse_lines`."""
-    with file.open() as stream:
-        return parse_lines(file, enumerate(stream, start=1), n_features, dtype)
 
 
 def parse_lines(

@@ -1,9 +1,10 @@
-"""Base class of open table files (CSV, Parquet, Arrow), and query ids that are written as text."""
+"""Base class of open table files, the roles of their columns, and ids that are written as text."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -11,14 +12,47 @@ from numpy.typing import NDArray
 
 from rankplug.io.files import InputFile
 
-__all__ = ["TableFile", "written_ids"]
+__all__ = ["Roles", "TableFile", "written_ids"]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of columns by what they hold.
+
+    `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
+    text. With `partial`, relevance may be missing.
+    """
+
+    features: tuple[str, ...]
+    relevance: tuple[str, ...] = ()
+    ids: str | None = None
+    weight: str | None = None
+    partial: bool = False
+
+    @property
+    def complete_numbers(self) -> tuple[str, ...]:
+        """Columns in which every value must be a finite number."""
+        weight = () if self.weight is None else (self.weight,)
+        return (*(() if self.partial else self.relevance), *weight, *self.features)
+
+    @property
+    def partial_numbers(self) -> tuple[str, ...]:
+        """Columns of numbers in which values may be missing."""
+        return self.relevance if self.partial else ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """All columns of numbers."""
+        return (*self.complete_numbers, *self.partial_numbers)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns."""
+        return (*self.numbers, *(() if self.ids is None else (self.ids,)))
 
 
 class TableFile(ABC):
     """An open file that holds a table, which is read whole, or some rows at a time.
-
-    Columns of numbers are "complete", which is to say that every value must be a finite number,
-    or "partial", where values may be missing. A column of ids holds integers or text.
 
     Parameters
     ----------
@@ -37,10 +71,8 @@ class TableFile(ABC):
         """The names of the columns."""
 
     @abstractmethod
-    def read(
-        self, complete: Sequence[str], partial: Sequence[str], ids: str | None
-    ) -> tuple[Any, NDArray[Any] | None]:
-        """The Arrow table of some columns of numbers, and the column of ids.
+    def read(self, roles: Roles) -> tuple[Any, NDArray[Any] | None]:
+        """The Arrow table of the columns that have roles, and the ids.
 
         Raises
         ------
@@ -49,9 +81,7 @@ class TableFile(ABC):
         """
 
     @abstractmethod
-    def batches(
-        self, numbers: Sequence[str], ids: str | None, n_rows: int, first_row: int = 0
-    ) -> Iterator[tuple[Any, float]]:
+    def batches(self, roles: Roles, n_rows: int, first_row: int = 0) -> Iterator[tuple[Any, float]]:
         """Arrow tables of at most so many rows, and how much of the file was read by then.
 
         They begin with some row, counted from 0; what comes before is left unread where possible.
@@ -63,8 +93,8 @@ class TableFile(ABC):
             As `read`; what is wrong in one batch is reported when it is reached.
         """
 
-    def columns_of_no_rows(self, names: Sequence[str]) -> Any:
-        """A table of some columns without rows, for their types; None where text states none."""
+    def without_rows(self, roles: Roles) -> Any:
+        """A table of the columns without rows, for their types; None where text states none."""
         return None
 
 

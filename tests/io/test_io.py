@@ -18,7 +18,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import FORMATS, read_data, read_label_data, svmlight, write_data
 from rankplug.io.files import InputFile
-from rankplug.io.svmlight_rows import parse_file
+from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 
 OPENERS = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -106,9 +106,12 @@ def test_both_parsers_agree(written, block):
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(svmlight, "_BLOCK", block)
         file = InputFile(save(folder, written[0]))
-        fast = svmlight._read_fast(file, None, np.float64)
-        slow = parse_file(file, None, np.float64)
-    assert fast is not None
+        with file.open() as stream:
+            fast = ParsedRows.concatenate(
+                [parse_block(one, None, np.float64) for one in svmlight._read_blocks(stream)]
+            )
+            stream.seek(0)
+            slow = parse_lines(file, enumerate(stream, start=1), None, np.float64)
     assert fast.ids.to_pylist() == slow.ids.to_pylist()
     assert fast.indices.tolist() == slow.indices.tolist()
     for name in ("relevance", "counts", "values"):
@@ -118,7 +121,8 @@ def test_both_parsers_agree(written, block):
 def test_what_the_fast_parser_rejects_is_read_all_the_same(tmp_path):
     text = b"\xef\xbb\xbf1 qid:1 1:0.5\x0b3:2\n0 qid:1 2:1\n"  # byte order mark, vertical tab
     path = save(tmp_path, text)
-    assert svmlight._read_fast(InputFile(path), None, np.float64) is None
+    with pytest.raises(ValueError, match=r"CSV parse error|conversion error"):
+        parse_block(text, None, np.float64)
     data = read_data(path)
     np.testing.assert_array_equal(data.X, [[0.5, 0, 2], [0, 1, 0]])
 

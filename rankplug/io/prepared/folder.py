@@ -57,11 +57,14 @@ class PreparedFolder:
         DataError
             If a file is missing or not of the size that the manifest says.
         """
-        manifest = self.manifest
+        manifest, query_ptr = self.manifest, self._array("query_ptr")
+        ends = query_ptr[0] == 0 and query_ptr[-1] == manifest.n_samples
+        if not ends or np.any(query_ptr[1:] <= query_ptr[:-1]):
+            raise DataError(f"{self.path / 'query_ptr.npy'} is damaged: prepare the data again")
         return RankingData(
             self._features(),
             self._array("relevance"),
-            self._query_ptr(),
+            query_ptr,
             self._array("query_ids"),
             self._array("query_weight") if "query_weight" in manifest.arrays else None,
             manifest.feature_names,
@@ -110,13 +113,6 @@ class PreparedFolder:
             raise DataError(f"{self.path / 'row_ptr.npy'} is damaged: prepare the data again")
         values, columns = self.map("values"), self.map("columns")
         return csr_of_parts(values, columns, row_ptr, self.manifest.n_features)
-
-    def _query_ptr(self) -> NDArray[np.int64]:
-        query_ptr = self._array("query_ptr")
-        ends = query_ptr[0] == 0 and query_ptr[-1] == self.manifest.n_samples
-        if not ends or np.any(query_ptr[1:] <= query_ptr[:-1]):
-            raise DataError(f"{self.path / 'query_ptr.npy'} is damaged: prepare the data again")
-        return query_ptr
 
 
 def is_folder(path: object) -> bool:

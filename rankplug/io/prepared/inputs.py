@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from rankplug.data import Matrix, tables
 from rankplug.data.queries import query_id_vector
 from rankplug.exceptions import DataError
-from rankplug.io.columns import Roles, open_table
+from rankplug.io.columns import open_table
 from rankplug.io.files import InputFile
 from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_blocks, to_matrix
+from rankplug.io.table_files import Roles
 
 __all__ = ["Input", "Piece", "Position", "TableInput", "TextInput"]
 
@@ -168,8 +169,10 @@ class TableInput(Input):
         format_: str,
         roles: Roles,
     ) -> None:
-        typed = [_columns_of_no_rows(file, format_, roles) for file in files]
-        empty = [table for table in typed if table is not None]
+        empty = []
+        for file in files:
+            with open_table(file, format_) as table:
+                empty += [typed] if (typed := table.without_rows(roles)) is not None else []
         if dtype is None:
             found = [tables.to_matrix(table, roles.features).dtype for table in empty]
             dtype = np.result_type(*found) if found else np.dtype(np.float64)
@@ -209,10 +212,9 @@ class TableInput(Input):
             )
 
     def _batches(self, file: InputFile, first_row: int) -> Iterator[tuple[Any, float]]:
-        numbers, ids = self.roles.complete_numbers, self.roles.ids
-        n_rows = max(1, _CELLS_AT_ONCE // len(numbers))
+        n_rows = max(1, _CELLS_AT_ONCE // len(self.roles.numbers))
         with open_table(file, self.format) as table:
-            yield from table.batches(numbers, ids, n_rows, first_row)
+            yield from table.batches(self.roles, n_rows, first_row)
 
     def _matrix(self, features: NDArray[Any]) -> Matrix:
         from scipy import sparse
@@ -231,12 +233,6 @@ class TableInput(Input):
             return query_id_vector(ids, len(ids))
         except DataError as error:
             raise DataError(f"{file}, counting rows from {first_row}: {error}") from None
-
-
-def _columns_of_no_rows(file: InputFile, format_: str, roles: Roles) -> Any:
-    ids = () if roles.ids is None else (roles.ids,)
-    with open_table(file, format_) as table:
-        return table.columns_of_no_rows((*roles.complete_numbers, *ids))
 
 
 def _other_kind(file: InputFile, has_ids: bool) -> str:

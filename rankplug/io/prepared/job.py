@@ -145,7 +145,10 @@ class Job:
             state = State.from_json(saved["state"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return state if self._has_files(state) else None
+        # Something that was saved may be lost when a machine fails.
+        files = [(self.folder / name, size) for name, size in state.sizes.items()]
+        whole = all(file.exists() and file.stat().st_size >= size for file, size in files)
+        return state if whole else None
 
     def save(self, state: State, files: GrowingFiles | None = None) -> State:
         """Save the state, and the files that it speaks of, so that work can go on from here.
@@ -164,21 +167,13 @@ class Job:
         return state
 
     def bar(self, name: str, unit: str, total: int, start: int = 0) -> Bar:
-        """A progress bar."""
+        """A progress bar of a pass."""
         return Bar(name, unit, total, start=start, shown=self.progress)
 
     @property
     def _request(self) -> dict[str, Any]:
         """What is to be prepared and how; another request has another state."""
         return {"sources": list(self.sources), "arguments": self.arguments.as_json()}
-
-    def _has_files(self, state: State) -> bool:
-        """Whether nothing that was saved was lost, as it may be when a machine fails."""
-        files = {name: self.folder / name for name in state.sizes}
-        return all(
-            file.exists() and file.stat().st_size >= state.sizes[name]
-            for name, file in files.items()
-        )
 
 
 def sources_of(files: Sequence[InputFile]) -> tuple[dict[str, Any], ...]:

@@ -116,9 +116,7 @@ class GrowingFiles:
 
     def append(self, name: str, content: NDArray[Any] | bytes) -> None:
         """Write an array, or bytes, to the end of a file."""
-        stream = self._streams.get(name)
-        if stream is None:
-            stream = self._streams[name] = self._open(name)
+        stream = self._streams.get(name) or self._open(name)
         data = content if isinstance(content, bytes) else np.ascontiguousarray(content).data
         if len(data):
             _write_all(stream, memoryview(data).cast("B"))
@@ -156,6 +154,7 @@ class GrowingFiles:
         stream.truncate(self._sizes.get(name, 0))
         if stream.seek(0, os.SEEK_END) == 0 and file.suffix == ".npy":
             _write_all(stream, memoryview(bytes(HEADER_BYTES)))
+        self._streams[name] = stream
         return stream
 
 

@@ -91,10 +91,8 @@ def prepare(
         appearance.
     output : path
         The folder to make.
-    format, label, qid, weight, features, n_features, dense
+    format, label, qid, weight, features, n_features, dense, dtype
         As for `rankplug.read_data`.
-    dtype : "float32" or "float64", optional
-        Of the features; float64 if omitted, but float32 columns of Parquet and Arrow stay so.
     scale : "none", "standard", "minmax" or "maxabs"
         Scaling of each feature, as in a recipe; the folder keeps it, and models trained from the
         folder by a recipe or `rankplug.tune` take features that are not scaled.
@@ -198,14 +196,8 @@ def _open_input(files: Sequence[InputFile], arguments: Arguments) -> Input:
         return TextInput(
             files, dtype or np.dtype(np.float64), arguments.dense, arguments.n_features
         )
-    choose = partial(
-        query_roles,
-        label=arguments.label,
-        qid=arguments.qid,
-        weight=arguments.weight,
-        features=arguments.features,
-        like=None,
-    )
+    names = ("label", "qid", "weight", "features")
+    choose = partial(query_roles, **{name: getattr(arguments, name) for name in names}, like=None)
     roles = common_roles(files, arguments.format, choose)
     return TableInput(files, dtype, arguments.dense, arguments.format, roles)
 

@@ -51,7 +51,8 @@ class QueryLog:
 
     def _numbers_of(self, ids: NDArray[Any]) -> list[int]:
         known = len(self._numbers)
-        keys = _keys(ids)
+        # Python values that JSON keeps as they are.
+        keys: list[Any] = (ids.view(np.int64) if ids.dtype.kind in "mM" else ids).tolist()
         numbers = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
         new = [key for key, number in zip(keys, numbers, strict=True) if number >= known]
         if new:
@@ -141,12 +142,6 @@ def _query_ids(folder: Path, written: bool) -> NDArray[Any]:
     if np.dtype(kind).kind in "mM":
         return np.array(keys, dtype=np.int64).view(kind)
     return np.array(keys, dtype=kind)
-
-
-def _keys(ids: NDArray[Any]) -> list[Any]:
-    """Ids as Python values that JSON keeps as they are."""
-    keys: list[Any] = (ids.view(np.int64) if ids.dtype.kind in "mM" else ids).tolist()
-    return keys
 
 
 def _read_ids(folder: Path, n_bytes: int) -> list[tuple[str, Any]]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rankplug import __version__
 from rankplug.data import Matrix, ScaleName, Scaling, even_spans, fit_scaling_to_blocks
@@ -188,12 +187,17 @@ def _make_manifest(
     names: tuple[str, ...] | None,
 ) -> Manifest:
     features = FEATURES[raw.layout]
-    starts = _starts(folder, raw, order)
+    # At which stored element each query begins, and the end.
+    starts = order.query_ptr * raw.n_features
+    if raw.layout == "sparse":
+        row_ptr = np.load(folder / "row_ptr.npy", mmap_mode="r")
+        starts = np.asarray(row_ptr[order.query_ptr], dtype=np.int64)
     size = sum(np.dtype(types[name][0]).itemsize for name in features)
     with job.bar("checking", "B", Digests.n_bytes(types)) as bar:
         digests = Digests(folder, types, bar)
         shards = []
-        for begin, end in _cut(starts, size, job.arguments.shard_bytes):
+        n_shards = max(1, -(-int(starts[-1]) * size // job.arguments.shard_bytes))
+        for begin, end in even_spans(starts, n_shards):
             values = (int(starts[begin]), int(starts[end]))
             rows = (int(order.query_ptr[begin]), int(order.query_ptr[end]))
             sha256 = {name: digests.part(name, *values) for name in features}
@@ -220,17 +224,3 @@ def _make_manifest(
         sources=job.sources,
         arguments=job.arguments.as_json(),
     )
-
-
-def _starts(folder: Path, raw: RawRows, order: Order) -> NDArray[np.int64]:
-    """At which stored element each query begins, and the end."""
-    if raw.layout == "dense":
-        return order.query_ptr * raw.n_features
-    row_ptr = np.load(folder / "row_ptr.npy", mmap_mode="r")
-    return np.asarray(row_ptr[order.query_ptr], dtype=np.int64)
-
-
-def _cut(starts: NDArray[np.int64], size: int, shard_bytes: int) -> list[tuple[int, int]]:
-    """Runs of queries with about equally many elements, which take `size` bytes each."""
-    n_shards = max(1, -(-int(starts[-1]) * size // shard_bytes))
-    return even_spans(starts, n_shards)

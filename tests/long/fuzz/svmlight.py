@@ -12,7 +12,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile
 from rankplug.io.svmlight import read_svmlight, svmlight_batches, write_svmlight
-from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_file
+from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 from tests.long.fuzz.memory import memory_file, one_in
 
 MAX_LENGTH = 200
@@ -24,7 +24,8 @@ def check(data: bytes, folder: Path) -> None:
     """Refused, or finite and sorted, and the same by each way of reading and after writing."""
     file = memory_file("data.txt", data)
     try:
-        rows = parse_file(file, None, np.float64)
+        with file.open() as stream:
+            rows = parse_lines(file, enumerate(stream, start=1), None, np.float64)
     except DataError:
         rows = None
     if one_in(100, data):
