@@ -63,6 +63,27 @@ def test_every_public_module_says_what_it_is(name):
     assert not missing, f"{name}.__all__ names what it has not: {missing}"
 
 
+def test_every_folder_of_code_is_packaged():
+    found = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import setuptools; from distutils.core import run_setup; "
+            "print(*run_setup('setup.py', stop_after='init').packages)",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    tops = {"rankplug": "rankplug", "plugins": "rankplug_plugins", "recipes": "rankplug_recipes"}
+    expected = {
+        ".".join([package, *file.parent.relative_to(ROOT / folder).parts])
+        for folder, package in tops.items()
+        for file in (ROOT / folder).rglob("*.py")
+    }
+    assert set(found) == expected
+
+
 def test_the_package_says_that_it_is_typed():
     assert (Path(rankplug.__file__).parent / "py.typed").is_file()
 

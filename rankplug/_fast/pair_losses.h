@@ -3,7 +3,7 @@
 #ifndef RANKPLUG_PAIR_LOSSES_H
 #define RANKPLUG_PAIR_LOSSES_H
 
-#include "pairs.h"
+#include "laplacian.h"
 
 /* Only differences of scores matter: scores near zero lose fewer digits. */
 RP_INLINE double rp_centre(const rp_query *q, const double *score) {

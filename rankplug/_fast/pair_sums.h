@@ -1,7 +1,8 @@
 /* The sums above and below every position of a query, see pairs.h.
  *
- * Included twice by pairs.h, with SUM the type of the sums, VALUE(t) the value at position t, and
- * NAME(x) the name of x for that type: doubles, and whole numbers that count rows. */
+ * Included by laplacian.h for doubles and by active.h for whole numbers that count rows, with SUM
+ * the type of the sums, VALUE(t) the value at position t, and NAME(x) the name of x for that
+ * type. */
 
 /* ---- few levels: lanes ------------------------------------------------------------------ */
 
@@ -111,8 +112,8 @@ RP_INLINE void NAME(rp_below_tree)(const rp_query *q, const double *restrict val
 
 /* ---- the same for any number of levels --------------------------------------------------- */
 
-RP_INLINE void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
-                             SUM *below) {
+RP_SUMS void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
+                           SUM *below) {
     int lanes = rp_lanes(q->n_levels);
     if (lanes == 4) {
         NAME(rp_sums_by_lanes)(q, value, sums, above, below, 4);

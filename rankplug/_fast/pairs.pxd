@@ -61,4 +61,5 @@ cdef class ActivePairs:
     cdef object allocate
     cdef rp_pairs pairs
     cdef void _set_band(self, double band)
+    cdef const double *laplacian_of_query(self, int64_t q, const double *z) noexcept nogil
     cdef _by_row(self, const int32_t *by_position)

@@ -19,6 +19,7 @@ cdef extern from "pairs_all.h" nogil:
     int64_t rp_sums_size(int64_t n_rows, int64_t n_levels)
     void rp_activate_all(const rp_pairs *pairs, const double *score)
     void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out)
+    const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i, const double *z)
     double rp_squared_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
     double rp_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
     double rp_clipped_slack_all(const rp_pairs *pairs, const double *score)
@@ -142,6 +143,10 @@ cdef class ActivePairs:
         assert z.shape[0] == self.queries.n_rows and out.shape[0] == self.queries.n_rows
         with nogil:
             rp_laplacian_all(&self.pairs, &z[0], &out[0])
+
+    cdef const double *laplacian_of_query(self, int64_t q, const double *z) noexcept nogil:
+        """The part of query q, which has pairs, in scratch space; z is that of all queries."""
+        return rp_laplacian_query(&self.pairs, q, z)
 
     def squared_hinge(self, const double[::1] score not None, double[::1] coefficient not None):
         """Return sum_q weight_q sum over q's active pairs of slack^2.

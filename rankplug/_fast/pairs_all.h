@@ -1,10 +1,12 @@
-/* What pairs.h and pair_losses.h do to one query, done to all queries of a shard. A query of one
- * level has no pair and is passed over. */
+/* What active.h, laplacian.h and pair_losses.h do to one query, done to all queries of a shard. A
+ * query of one level has no pair and is passed over. */
 #ifndef RANKPLUG_PAIRS_ALL_H
 #define RANKPLUG_PAIRS_ALL_H
 
+#include "active.h"
+#include "laplacian.h"
+#include "levels.h"
 #include "pair_losses.h"
-#include "pairs.h"
 
 RP_CLONES static void rp_activate_all(const rp_pairs *pairs, const double *score) {
     for (int64_t i = 0; i < pairs->n_queries; i++) {
@@ -22,6 +24,14 @@ RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, d
         if (q.n_levels > 1) rp_laplacian(&q, z + b, &pairs->space, out + b);
         else memset(out + b, 0, (size_t)q.n_rows * sizeof *out);
     }
+}
+
+/* L z for one query that has pairs; z is the shard's, what it returns the query's. */
+RP_CLONES static const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i,
+                                                  const double *z) {
+    rp_query q = rp_query_at(pairs, i);
+    rp_laplacian(&q, z + pairs->query_ptr[i], &pairs->space, pairs->space.product);
+    return pairs->space.product;
 }
 
 RP_CLONES static double rp_squared_hinge_all(const rp_pairs *pairs, const double *score,

@@ -33,7 +33,6 @@ cdef extern from "passes_all.h" nogil:
         double *, int64_t, const int64_t *, int64_t, const double *, double *)
     void rp_dense_centre_f32(
         float *, int64_t, const int64_t *, int64_t, const double *, double *)
-    const double *rp_laplacian_query(const rp_pairs *, int64_t, const double *)
 
 
 def dense_dot(const floating[:, ::1] X not None, const double[::1] v not None,
@@ -159,7 +158,7 @@ def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices 
             for i in range(b, e):
                 z[i] = _sparse_score(indptr, indices, values, i, v)
             if pairs.queries.n_levels[q] > 1:
-                u = rp_laplacian_query(&pairs.pairs, q, &z[0])
+                u = pairs.laplacian_of_query(q, &z[0])
                 for i in range(b, e):
                     _add_sparse_row(indptr, indices, values, i, u[i - b], g)
 

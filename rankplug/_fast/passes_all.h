@@ -4,7 +4,10 @@
 
 #include <math.h>
 
-#include "pairs.h"
+/* A copy in each pass: without, the compiler makes other vectors of the loops around them, and the
+ * last bits of the results change. */
+#define RP_SUMS RP_INLINE
+#include "laplacian.h"
 
 #define RP_LINE 64                  /* bytes of a cache line */
 #define RP_CHUNK 16384              /* bytes worked on while the next ones are fetched */
@@ -41,14 +44,6 @@ RP_INLINE void rp_fetch_more(rp_fetch *fetch) {
     if (until > fetch->stop) until = fetch->stop;
     for (; p < until; p += RP_LINE) RP_PREFETCH(p);
     fetch->next = p;
-}
-
-/* L z for one query that has pairs; z is the shard's, what it returns the query's. */
-RP_CLONES static const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i,
-                                                  const double *z) {
-    rp_query q = rp_query_at(pairs, i);
-    rp_laplacian(&q, z + pairs->query_ptr[i], &pairs->space, pairs->space.product);
-    return pairs->space.product;
 }
 
 #define FLOAT double

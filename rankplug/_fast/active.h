@@ -1,0 +1,77 @@
+/* The pairs of a query that are active at given scores: the order of its rows, the windows of
+ * their partners, and how many these are. */
+#ifndef RANKPLUG_ACTIVE_H
+#define RANKPLUG_ACTIVE_H
+
+#include <stdint.h>
+
+#include "laplacian.h"
+
+#define SUM int32_t
+#define VALUE(t) 1
+#define NAME(x) x##_of_ones
+#include "pair_sums.h"
+#undef SUM
+#undef VALUE
+#undef NAME
+
+/* end and begin of every position, for pairs with a difference of scores below `margin`.
+ *
+ * One walk along the border between the differences below it and the others, so that each pair is
+ * judged once for both of its rows; without branches, as nobody can guess its turns. */
+RP_INLINE void rp_find_windows(const rp_keyed_row *sorted, int32_t n, double margin,
+                               int32_t *restrict end, int32_t *restrict begin) {
+    int32_t t = 0, p = 0;
+    while (t < n && p < n) {
+        int below = sorted[t].key - sorted[p].key < margin;
+        begin[t] = p;
+        end[p] = t;
+        t += below;
+        p += !below;
+    }
+    for (; t < n; t++) begin[t] = n;
+    for (; p < n; p++) end[p] = n;
+}
+
+/* Number of pairs of every row within the query's windows. */
+RP_INLINE void rp_count(const rp_query *q, const rp_workspace *space, int32_t *restrict count,
+                        int32_t *restrict difference) {
+    int32_t *above = (int32_t *)space->above, *below = (int32_t *)space->below;
+    rp_sums_of_ones(q, NULL, (int32_t *)space->sums, above, below);
+    for (int32_t p = 0; p < q->n_rows; p++) {
+        count[p] = below[p] + above[p];
+        difference[p] = below[p] - above[p];
+    }
+}
+
+/* The query with its straight pairs in the place of the curved ones. */
+RP_INLINE rp_query rp_straight(const rp_query *q) {
+    rp_query straight = *q;
+    straight.end = q->straight_end;
+    straight.begin = q->straight_begin;
+    straight.straight_end = straight.straight_begin = NULL;
+    return straight;
+}
+
+/* Find the pairs active at `score`: order, windows, count and difference of every row. */
+RP_INLINE void rp_activate(const rp_query *q, const double *score, double margin, double band,
+                           const rp_workspace *space) {
+    int32_t n = q->n_rows;
+    /* The order before is a good start: rows that are nearly sorted move less. */
+    for (int32_t p = 0; p < n; p++)
+        space->keyed[p] = (rp_keyed_row){score[q->order[p]], q->order[p]};
+    const rp_keyed_row *sorted = rp_sort(space->keyed, n);
+    for (int32_t p = 0; p < n; p++) {
+        q->order[p] = sorted[p].row;
+        q->sorted_level[p] = q->level[sorted[p].row];
+    }
+    rp_find_windows(sorted, n, margin, q->end, q->begin);
+    if (q->straight_end) {
+        rp_find_windows(sorted, n, margin - band, q->straight_end, q->straight_begin);
+        rp_query straight = rp_straight(q);
+        rp_count(&straight, space, q->straight_count, q->straight_difference);
+    }
+    rp_count(q, space, q->count, q->difference);
+}
+
+#endif
