@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import math
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
 
@@ -43,19 +45,29 @@ def guard_scoring_server() -> None:
     server: Any = sys.modules[_SERVER]
     if not hasattr(server.invocations, "__wrapped__"):
         server.invocations = _guard(server.invocations, server)
-        server.init = limit_requests(server.init)
+        seconds: Any = MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
+        _limit_next_application(largest_request(), seconds.get())
 
 
-def limit_requests(init: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """MLflow's maker of the application, which it calls when the model is loaded, with a limit."""
+def _limit_next_application(most: int, seconds: float) -> None:
+    """Put `RequestLimit` around the application that MLflow makes when it has loaded the model.
 
-    @functools.wraps(init)
-    def make(model: Any) -> Any:
-        application = init(model)
-        application.add_middleware(RequestLimit, most=largest_request())
+    MLflow looks up its maker of the application before it loads the model, so it is too late to
+    wrap that; but the maker imports FastAPI's class only when it runs.
+    """
+    import fastapi
+
+    module: Any = fastapi
+    plain = module.FastAPI
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        module.FastAPI = plain
+        application = plain(*args, **kwargs)
+        build = application.build_middleware_stack
+        application.build_middleware_stack = lambda: RequestLimit(build(), most, seconds)
         return application
 
-    return make
+    module.FastAPI = make
 
 
 def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
@@ -127,11 +139,14 @@ class RequestLimit:
     app : ASGI application
     most : int
         Bytes that a body may have.
+    seconds : float
+        Time in which it must have come; else the answer is 408.
     """
 
-    def __init__(self, app: Callable[..., Awaitable[None]], most: int) -> None:
+    def __init__(self, app: Callable[..., Awaitable[None]], most: int, seconds: float) -> None:
         self.app = app
         self.most = most
+        self.seconds = seconds
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass the request on with its body in one piece, or refuse it."""
@@ -139,20 +154,26 @@ class RequestLimit:
             await self.app(scope, receive, send)
             return
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.most:
-            await self._refuse(send)
-            return
+        too_long = length.isdigit() and int(length) > self.most
         body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self.most:
-                await self._refuse(send)
-                return
+        try:
+            async with asyncio.timeout(self.seconds):
+                more = not too_long
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":  # the client has hung up
+                        return
+                    body += message.get("body", b"")
+                    too_long = len(body) > self.most
+                    more = message.get("more_body", False) and not too_long
+        except TimeoutError:
+            text = f"the request did not come within {self.seconds:g} seconds"
+            await _refuse(send, 408, f"{text}: send fewer rows at a time.")
+            return
+        if too_long:
+            text = f"the request is longer than {self.most:,} bytes: send fewer rows at a time"
+            await _refuse(send, 413, f"{text}, or start the server with a larger {MAX_REQUEST_MB}.")
+            return
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def replay() -> Message:
@@ -160,11 +181,8 @@ class RequestLimit:
 
         await self.app(scope, replay, send)
 
-    async def _refuse(self, send: Send) -> None:
-        text = (
-            f"Invalid input: the request is longer than {self.most:,} bytes: send fewer rows at a "
-            f"time, or start the server with a larger {MAX_REQUEST_MB}."
-        ).encode()
-        headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": text})
+
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": f"Invalid input: {reason}".encode()})

@@ -7,6 +7,7 @@ from here with random inputs.
 import asyncio
 import bz2
 import gzip
+import importlib
 import json
 import lzma
 import os
@@ -14,6 +15,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import tracemalloc
 import zipfile
 from hashlib import sha256
@@ -622,16 +624,20 @@ def test_project_parameters_run_no_command(tmp_path, entry_point, value):
 @pytest.fixture(scope="module")
 def application(tmp_path_factory):
     """MLflow's scoring application with a limit of 1000 bytes."""
-    from mlflow.pyfunc import load_model, scoring_server
+    from mlflow.pyfunc import scoring_server
 
     import rankplug.mlflow
-    from rankplug.mlflow.serving import limit_requests
 
     folder = tmp_path_factory.mktemp("served") / "model"
     rankplug.mlflow.save_model(LINEAR, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKPLUG_MAX_REQUEST_MB", "0.001")
-        return limit_requests(scoring_server.init)(load_model(str(folder)))
+        patch.setenv(scoring_server._SERVER_MODEL_PATH, str(folder))
+        patch.setattr(scoring_server, "invocations", scoring_server.invocations)
+        patch.delitem(sys.modules, "mlflow.pyfunc.scoring_server.app", raising=False)
+        application = importlib.import_module("mlflow.pyfunc.scoring_server.app").app
+        patch.delitem(sys.modules, "mlflow.pyfunc.scoring_server.app")
+        yield application
 
 
 def answer(application, *chunks, length=None):

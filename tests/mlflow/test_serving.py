@@ -120,7 +120,7 @@ def registry(empty_store, tmp_path_factory):
 
 
 @contextmanager
-def serving_process(command, uri):
+def serving_process(command, uri, **more):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -130,6 +130,7 @@ def serving_process(command, uri):
         "MLFLOW_TRACKING_URI": uri,
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        **more,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", *command, "--port", str(port)],
@@ -139,12 +140,13 @@ def serving_process(command, uri):
         text=True,
         start_new_session=True,
     )
+    log = []
     try:
         wait_until_ready(process, port)
-        yield port
+        yield port, log
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=60)
+        log += process.communicate(timeout=60)[0].splitlines()
 
 
 def wait_until_ready(process, port):
@@ -177,7 +179,7 @@ def encoded(body):
 
 def test_a_served_champion_answers_every_form_and_refuses_every_bad_request(registry):
     command = ["mlflow", "models", "serve", "-m", "models:/web@champion", "--env-manager", "local"]
-    with serving_process(command, registry) as port:
+    with serving_process(command, registry) as (port, _):
 
         def answer(body, content_type=JSON):
             status, text = send(port, "POST", "/invocations", encoded(body), content_type)
@@ -209,6 +211,52 @@ def readable(text):
         return json.loads(text)["message"]
     except ValueError:
         return text
+
+
+SERVERS = {
+    "rankplug": ["rankplug", "serve", "models:/web@champion"],
+    "mlflow": ["mlflow", "models", "serve", "-m", "models:/web@champion", "--env-manager", "local"],
+}
+
+
+@pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS)
+def test_a_server_bounds_requests_and_is_not_troubled_by_clients_that_hang_up(registry, command):
+    body = encoded({"dataframe_records": RECORDS})
+    long = body + b" " * (1_800_000 - len(body))
+    with serving_process(command, registry, RANKPLUG_MAX_REQUEST_MB="1") as (port, log):
+        assert send(port, "POST", "/invocations", body + b" " * 900_000, JSON)[0] == 200
+        status, text = send(port, "POST", "/invocations", long, JSON)
+        assert (status, text) == (413, TOO_LONG)
+        # Chunks without an end: the answer comes, or the server closes, after the first megabyte.
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            assert send_until_closed(client, b"10000\r\n" + b" " * 65536 + b"\r\n") < 50_000_000
+        for part in (b"", b"1000\r\n" + b" " * 4096 + b"\r\n", b"7fffffff\r\n  "):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+                client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + part)
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert send(port, "POST", "/invocations", body, JSON)[0] == 200
+    assert not [line for line in log if "Traceback" in line or "ERROR" in line], "\n".join(log)
+
+
+TOO_LONG = (
+    "Invalid input: the request is longer than 1,000,000 bytes: send fewer rows at a time, or "
+    "start the server with a larger RANKPLUG_MAX_REQUEST_MB."
+)
+HEAD = b"POST /invocations HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+
+
+def send_until_closed(client, piece):
+    """How many bytes the server lets the client send, at most 100 MB."""
+    sent = 0
+    try:
+        while sent < 100_000_000:
+            client.sendall(piece)
+            sent += len(piece)
+    except OSError:
+        pass
+    return sent
 
 
 # The same without a process, for more requests
