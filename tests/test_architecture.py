@@ -33,7 +33,6 @@ FOR_ITS_USERS = {"dask", "mlflow"}
 LAZY = {
     "rankplug.io.predictions",
     "rankplug.models.answers",
-    "rankplug.tuning.pruning",
     "rankplug.tuning.sampling",
     "rankplug.tuning.storage",
     "rankplug.tuning.study",

@@ -1,9 +1,15 @@
 """Runs of recipes: `run` trains every solver on the same data and reports their scores."""
 
-from rankplug.runner.digests import data_digest
 from rankplug.runner.experiment import run
 from rankplug.runner.observer import Observer, ProgressBars
-from rankplug.runner.output import BEST, best_recipe, best_tuned, default_output, latest_output
+from rankplug.runner.output import (
+    BEST,
+    best_recipe,
+    best_tuned,
+    data_digest,
+    default_output,
+    latest_output,
+)
 from rankplug.runner.splits import Splits, load_splits
 
 __all__ = [

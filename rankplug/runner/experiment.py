@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from rankplug.exceptions import SolverUnavailableError, UnknownNameError
 from rankplug.recipe import Entry, Recipe
 from rankplug.report import SANITY_SOLVERS, Outcome, ParetoTrials, Report, write_report
-from rankplug.runner.digests import digests
-from rankplug.runner.observer import Observer, Observers, ProgressBars
-from rankplug.runner.output import default_output, make_folder, require_no_report, write_best
+from rankplug.runner.observer import Observer, ProgressBars
+from rankplug.runner.output import (
+    default_output,
+    digests,
+    make_folder,
+    require_no_report,
+    write_best,
+)
 from rankplug.runner.plan import Plan, make_plan
-from rankplug.runner.search import Search
 from rankplug.runner.splits import Splits, load_splits
-from rankplug.runner.turn import Turn
+from rankplug.runner.turn import Search, Turn
 from rankplug.solver import Data, make_solver, solver_class
 from rankplug.system.interruption import ending_loop
 from rankplug.tuning import JOURNAL
+from rankplug.tuning.observers import combine
 
 __all__ = ["competitors", "run"]
 
@@ -62,9 +68,8 @@ def run(
         require_no_report(folder)
     splits = load_splits(recipe)
     plan = make_plan(recipe, splits)
-    given = [observer] if isinstance(observer, Observer) else list(observer)
-    # First, so that a bar is closed before the others begin to write.
-    observers = Observers([ProgressBars(), *given] if progress else given)
+    # Bars first, so that they are closed before the others begin to write.
+    observers = combine(Observer, ProgressBars() if progress else (), observer)
     make_folder(folder)
     with ending_loop():
         try:
@@ -87,7 +92,7 @@ def _compete(
     search: Search | None,
 ) -> Report:
     """Give each solver its turn and write the report, also of a part of them."""
-    storage = recipe.tune.storage if recipe.tune is not None else None
+    storage = (recipe.tune and recipe.tune.storage) or folder / JOURNAL
     outcomes: list[Outcome] = []
     pareto: list[ParetoTrials] = []
     try:
@@ -95,8 +100,7 @@ def _compete(
             held = {} if recipe.tune is None else entry.held
             solver = make_solver(entry.solver, **{**entry.params, **held})
             observers.solver_started(entry.name, solver)
-            place = storage or folder / JOURNAL
-            turn = Turn(entry, solver, recipe, plan, observers, place, resume, search)
+            turn = Turn(entry, solver, recipe, plan, observers, storage, resume, search)
             outcomes.append(turn.run())
             pareto += filter(None, [turn.pareto()])
             observers.solver_finished(outcomes[-1])
@@ -126,15 +130,10 @@ def competitors(recipe: Recipe, data: Data) -> tuple[Entry, ...]:
 
     Those learn next to nothing: what does not beat them has learned nothing.
     """
-    return recipe.solvers + tuple(_sanity_entries(recipe, data)) * recipe.sanity
-
-
-def _sanity_entries(recipe: Recipe, data: Data) -> Iterator[Entry]:
-    taken = {text for entry in recipe.solvers for text in (entry.solver, entry.name)}
-    for solver in SANITY_SOLVERS:
-        try:
-            tasks = solver_class(solver).tags.tasks
-        except (SolverUnavailableError, UnknownNameError):
-            continue
-        if data.task in tasks and solver not in taken:
-            yield Entry(solver, solver)
+    entries = list(recipe.solvers)
+    taken = {text for entry in entries for text in (entry.solver, entry.name)}
+    for name in SANITY_SOLVERS if recipe.sanity else ():
+        with suppress(SolverUnavailableError, UnknownNameError):
+            if data.task in solver_class(name).tags.tasks and name not in taken:
+                entries.append(Entry(name, name))
+    return tuple(entries)

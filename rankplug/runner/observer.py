@@ -1,9 +1,8 @@
-"""Events of a run, and the observers that receive them: several as one, and bars."""
+"""Events of a run, and the observers that receive them, such as progress bars."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from rankplug.runner.splits import Splits
 from rankplug.solver import Progress, Solver
 from rankplug.tuning import TuneObserver, TuneProgress
 
-__all__ = ["Observer", "Observers", "ProgressBars"]
+__all__ = ["Observer", "ProgressBars"]
 
 
 class Observer:
@@ -49,21 +48,6 @@ class Observer:
         """The run cannot go on."""
 
 
-class Observers(Observer):
-    """Several observers as one: each event goes to one after the other."""
-
-    def __init__(self, observers: Iterable[Observer]) -> None:
-        receivers = tuple(observers)
-
-        def forward(event: str, *arguments: Any) -> list[TuneObserver]:
-            answers = [getattr(receiver, event)(*arguments) for receiver in receivers]
-            # Only `tuning_started` answers anything.
-            return [observer for answer in answers for observer in answer or ()]
-
-        for event in [name for name in vars(Observer) if not name.startswith("_")]:
-            setattr(self, event, partial(forward, event))
-
-
 class ProgressBars(Observer):
     """A bar for each training, with the numbers of its last iteration.
 
@@ -81,7 +65,7 @@ class ProgressBars(Observer):
         """Open a bar."""
         self._close()
         most = solver.get_params(deep=False).get(solver.iteration_limit)
-        self._open(", ".join(filter(None, (name, part))), most, "it")
+        self._open(", ".join(filter(None, (name, part))), most)
 
     def progress(self, name: str, progress: Progress) -> None:
         """Move the bar to the iteration."""
@@ -93,14 +77,14 @@ class ProgressBars(Observer):
     def solver_finished(self, outcome: Outcome) -> None:
         """Show the status; a solver that needed fewer iterations than allowed ends full."""
         if self._bar is None:
-            self._open(outcome.name, None, "it")
+            self._open(outcome.name)
         self._bar.set_postfix_str(outcome.status)
         self._close()
 
-    def _open(self, title: str, total: int | None, unit: str) -> None:
+    def _open(self, title: str, total: int | None = None) -> None:
         from tqdm import tqdm
 
-        self._bar = tqdm(desc=title, total=total, unit=unit, disable=None, leave=True)
+        self._bar = tqdm(desc=title, total=total, disable=None)
 
     def _close(self) -> None:
         if self._bar is not None:

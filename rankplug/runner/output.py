@@ -1,27 +1,38 @@
-"""The output folder of a run, and the recipe with the best parameters that is written there."""
+"""The output folder of a run, the best recipe that is written there, and digests of results."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from rankplug.exceptions import ParameterError
 from rankplug.io.files import replacing
 from rankplug.metrics import parse_metric
 from rankplug.recipe import Recipe
 from rankplug.report import REPORT_FILES, Outcome
+from rankplug.runner.splits import Splits
+from rankplug.solver import Data
 from rankplug.tuning import JOURNAL
 
 __all__ = [
     "BEST",
     "best_recipe",
     "best_tuned",
+    "data_digest",
     "default_output",
+    "digests",
     "latest_output",
     "make_folder",
     "require_no_report",
@@ -30,6 +41,10 @@ __all__ = [
 
 HOME = Path("rankplug-output")
 BEST = "best.yaml"
+
+# Those whose results may differ from version to version.
+_PACKAGES = ("rankplug", "numpy", "scipy", "scikit-learn", "xgboost", "optuna")
+_HEX_DIGITS = 32  # half of SHA-256: no two data sets meet by chance, and a line holds it
 
 
 def default_output(recipe: Recipe, kind: str = "") -> Path:
@@ -87,11 +102,7 @@ def make_folder(folder: Path) -> None:
 
 def best_recipe(recipe: Recipe, outcomes: Iterable[Outcome]) -> Recipe:
     """The recipe with the best parameters of each outcome that was tuned, and without tuning."""
-    found = {
-        outcome.name: outcome.tuning.best_params
-        for outcome in outcomes
-        if outcome.tuning is not None
-    }
+    found = {one.name: one.tuning.best_params for one in outcomes if one.tuning is not None}
     solvers = tuple(
         replace(entry, params={**entry.params, **entry.held, **found.get(entry.name, {})}, space={})
         for entry in recipe.solvers
@@ -101,20 +112,61 @@ def best_recipe(recipe: Recipe, outcomes: Iterable[Outcome]) -> Recipe:
 
 def best_tuned(outcomes: Iterable[Outcome]) -> str | None:
     """Name of the solver with the best value in tuning, as the test set must not choose."""
-    values = {
-        outcome.name: (outcome.tuning.best_value, outcome.tuning.metric)
-        for outcome in outcomes
-        if outcome.tuning is not None and outcome.result is not None
-    }
-
-    def quality(name: str) -> float:
-        value, metric = values[name]
-        return value if parse_metric(metric).greater_is_better else -value
-
-    return max(values, key=quality, default=None)
+    quality = {}
+    for one in outcomes:
+        if one.tuning is not None and one.result is not None:
+            sign = 1 if parse_metric(one.tuning.metric).greater_is_better else -1
+            quality[one.name] = sign * one.tuning.best_value
+    return max(quality, key=quality.__getitem__, default=None)
 
 
 def write_best(recipe: Recipe, outcomes: Iterable[Outcome], folder: Path) -> None:
     """Write `best_recipe` into a folder, whole or not at all."""
     with replacing(folder / BEST) as stream:
         stream.write(best_recipe(recipe, outcomes).to_yaml().encode())
+
+
+def digests(recipe: Recipe, splits: Splits, outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """Digests of recipe, data and results, and the versions of the packages.
+
+    Two runs with the same digests of recipe and data, and the same versions, should have the
+    same digest of the results, which are the test metrics of all solvers by query.
+    """
+    seeds = (recipe.seed,) if recipe.compare is None else recipe.compare.seeds or (recipe.seed,)
+    known = {
+        "recipe": _digest(recipe.to_yaml().encode()),
+        **{f"{split} data": data_digest(data) for split, data in splits.items()},
+        "seed": ", ".join(map(str, seeds)),
+    }
+    known |= {package: version(package) for package in _PACKAGES}
+    return known | {"results": _digest(*_results(outcomes))}
+
+
+def data_digest(data: Data) -> str:
+    """A hash of features, relevance and queries: 32 hexadecimal digits.
+
+    The same numbers in another form (sparse, float32) have another digest.
+    """
+    X: Any = data.X
+    features = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
+    arrays = (*features, *data.structure, data.relevance)
+    return _digest(*(part for array in arrays for part in _bytes(array)))
+
+
+def _results(outcomes: Iterable[Outcome]) -> Iterator[Any]:
+    for outcome in outcomes:
+        for metric, values in outcome.per_query.items():
+            yield f"{outcome.name} {metric} ".encode()
+            yield from _bytes(values)
+
+
+def _bytes(array: NDArray[Any]) -> Iterator[Any]:
+    yield f"{array.dtype.str} {array.shape} ".encode()
+    yield np.ascontiguousarray(array).data
+
+
+def _digest(*parts: Any) -> str:
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(part)
+    return hasher.hexdigest()[:_HEX_DIGITS]

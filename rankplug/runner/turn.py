@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from rankplug.exceptions import RankplugError
-from rankplug.metrics import measure_data
+from rankplug.metrics import measure_data, parse_metric
 from rankplug.models import ScaledParts, predict_data, scaled_model
-from rankplug.recipe import Entry, Recipe
-from rankplug.report import Outcome, ParetoTrials
+from rankplug.recipe import Entry, Recipe, Tune
+from rankplug.report import Outcome, ParetoTrials, TuningSummary
 from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
 from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
-from rankplug.runner.search import Search, TrialLog, is_tunable, search
 from rankplug.runner.splits import Prepared, Splits
-from rankplug.solver import Callback, Progress, Solver
+from rankplug.solver import Callback, Data, Solver
+from rankplug.tuning import Cost, StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
-__all__ = ["Turn"]
+__all__ = ["Search", "Turn"]
 
 _log = logging.getLogger(__name__)
+
+Search: TypeAlias = Callable[..., TuneResult]
+"""`rankplug.tune`, or a function with its arguments."""
+
+_FOLDS = 5  # the usual number, as of `rankplug.tune`
 
 
 @dataclass
@@ -93,8 +101,8 @@ class Turn:
         for part in self.plan.parts:
             data = part.prepare()
             outcome = nothing
-            if data is not known and self._is_tuned(data):
-                solver = self._tune(part, data)
+            if self.recipe.tune and data is not known and self._searchable(data.scaled.train):
+                solver = self._tune(self.recipe.tune, part, data.splits)
                 outcome = replace(nothing, tuning=self.logs[-1].summary())
             known = data
             outcome = self._train(outcome, solver, part, data)
@@ -103,33 +111,43 @@ class Turn:
             outcomes.append(outcome)
         return outcomes
 
-    def _is_tuned(self, data: Prepared) -> bool:
-        return self.recipe.tune is not None and is_tunable(
-            self.solver, self.entry, data.scaled.train
-        )
+    def _searchable(self, data: Data) -> set[str]:
+        return {*self.solver.tuning_space(data), *self.entry.space} - set(self.entry.held)
 
-    def _tune(self, part: Part, data: Prepared) -> Solver:
-        self.logs.append(TrialLog(self.recipe))
-        observers = self.observers.tuning_started(self.entry.name, part.label)
-        return search(
+    def _tune(self, settings: Tune, part: Part, splits: Splits) -> Solver:
+        """The solver with the parameters that its study finds; raises as `rankplug.tune`."""
+        recipe, name = self.recipe, self.entry.name
+        log = TrialLog(settings.metric or recipe.primary_metric, settings.costs)
+        self.logs.append(log)
+        observers = self.observers.tuning_started(name, part.label)
+        has_path = self.solver.tags.warm_start and "C" in self._searchable(splits["train"])
+        result = (self.search or tune)(
             self.solver,
-            self.entry,
-            self.recipe,
-            data.splits,
-            study_name=" ".join(filter(None, (self.entry.name, part.label))),
+            splits["train"],
+            metric=log.metric,
+            valid=splits.get("valid") if settings.folds is None else None,
+            folds=settings.folds or _FOLDS,
+            n_trials=settings.n_trials,
+            timeout=settings.timeout,
+            sampler=settings.sampler,
+            pruner=None if settings.pruner == "none" else settings.pruner,
             storage=self.storage,
+            study_name=" ".join(filter(None, (name, part.label))),
+            seed=recipe.seed if settings.seed is None else settings.seed,
+            space=self.entry.space,
+            path=settings.path and has_path,
+            costs=settings.costs,
+            scale=recipe.scale,
             resume=self.resume,
-            observers=[self.logs[-1], *observers],
-            tuner=self.search,
+            observer=[log, *observers],
+            progress=False,
         )
+        return result.best_solver
 
     def _train(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
         name = self.entry.name
         self.observers.training_started(name, part.label, solver)
-
-        def report(progress: Progress) -> None:
-            self.observers.progress(name, progress)
-
+        report = partial(self.observers.progress, name)
         outcome = train(outcome, solver, data.scaled, part.seed, report)
         return score(outcome, self.recipe.metrics, data.splits)
 
@@ -189,3 +207,57 @@ def score(outcome: Outcome, metrics: Sequence[str], splits: Splits) -> Outcome:
         scores=scores,
         predict_seconds=seconds,
     )
+
+
+@dataclass
+class TrialLog(TuneObserver):
+    """Keeps the trials of a study, so that an interruption does not lose them."""
+
+    metric: str
+    costs: Sequence[Cost]
+    trials: Sequence[TrialRecord] = ()
+
+    def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
+        """Take over the trials of an earlier process."""
+        self.trials = (*earlier,)
+
+    def trial_finished(self, trial: TrialRecord) -> None:
+        """Keep the trial."""
+        self.trials = (*self.trials, trial)
+
+    def study_finished(self, result: TuneResult) -> None:
+        """Keep also the trials of other processes."""
+        self.trials = result.trials
+
+    def summary(self) -> TuningSummary:
+        """What the trials have found and cost so far."""
+        complete = [trial for trial in self.trials if trial.values]
+        sign = 1.0 if parse_metric(self.metric).greater_is_better else -1.0
+        best = max(complete, key=lambda trial: sign * trial.values[0], default=None)
+        history, spent = [], 0.0
+        for trial in self.trials:
+            spent += trial.seconds
+            value = trial.values[0] if trial.values else math.nan
+            history.append((trial.number, spent, value, trial.params))
+        states = [trial.state for trial in self.trials]
+        return TuningSummary(
+            n_trials=len(states),
+            n_pruned=states.count("pruned"),
+            n_failed=states.count("failed") + states.count("killed"),
+            seconds=spent,
+            metric=self.metric,
+            best_value=best.values[0] if best else math.nan,
+            best_params=best.params if best else {},
+            history=tuple(history),
+        )
+
+    def pareto(self, name: str) -> ParetoTrials | None:
+        """The complete trials, if there are several objectives."""
+        if not self.costs:
+            return None
+        return ParetoTrials(
+            name,
+            (self.metric, *self.costs),
+            (parse_metric(self.metric).greater_is_better, *(False for _ in self.costs)),
+            tuple((one.number, one.values, one.params) for one in self.trials if one.values),
+        )

@@ -47,12 +47,7 @@ def survive_forks() -> None:
     To be called before OpenMP is used: GNU's waits in a forked process, for ever, for the threads
     that it had before. So do XGBoost, LightGBM and parts of scikit-learn.
     """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_one_openmp_thread)
-
-
-def _one_openmp_thread() -> None:
-    threadpool_limits(1, user_api="openmp")
+    os.register_at_fork(after_in_child=lambda: threadpool_limits(1, user_api="openmp"))
 
 
 @cache

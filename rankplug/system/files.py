@@ -69,7 +69,7 @@ def parse_json(text: str) -> Any:
     """
     try:
         return json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_finite
+            text, object_pairs_hook=_unique_keys, parse_constant=_refuse, parse_float=_finite
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -103,7 +103,7 @@ def load_numbers(file: Path, *names: str) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -111,7 +111,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _constant(name: str) -> float:
+def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -136,9 +136,10 @@ def _member(archive: zipfile.ZipFile, name: str, archive_bytes: int) -> NDArray[
         n_bytes = math.prod(shape) * dtype.itemsize
         if n_bytes != info.file_size - stream.tell():
             raise ValueError(f"{name} does not hold an array of shape {shape} and type {dtype}")
-        content = bytearray(n_bytes)
-        _fill(stream, content)
-    if not _is_right(content, dtype):
+        content = bytearray(stream.read(n_bytes))
+        if len(content) < n_bytes:
+            raise ValueError(f"{name} is truncated")
+    if not _holds_values(content, dtype):
         raise ValueError(f"{name} holds bytes that are no value of type {dtype}")
     return np.frombuffer(content, dtype=dtype).reshape(shape, order=order)
 
@@ -161,7 +162,7 @@ def _npy_header(stream: IO[bytes], name: str) -> tuple[np.dtype[Any], tuple[int,
     return dtype, shape, "F" if fortran == "True" else "C"
 
 
-def _is_right(content: bytearray, dtype: np.dtype[Any]) -> bool:
+def _holds_values(content: bytearray, dtype: np.dtype[Any]) -> bool:
     """Whether truth values are 0 or 1, and text consists of characters."""
     if dtype.kind == "b":
         return bool(np.all(np.frombuffer(content, np.uint8) <= 1))
@@ -169,12 +170,3 @@ def _is_right(content: bytearray, dtype: np.dtype[Any]) -> bool:
         return True
     codes = np.frombuffer(content, np.dtype(np.uint32).newbyteorder(dtype.byteorder))
     return bool(np.all((codes < 0xD800) | ((codes > 0xDFFF) & (codes <= 0x10FFFF))))
-
-
-def _fill(stream: IO[bytes], content: bytearray) -> None:
-    view = memoryview(content)
-    while len(view):
-        n_bytes = stream.readinto(view)  # type: ignore[attr-defined]
-        if not n_bytes:
-            raise ValueError("truncated")
-        view = view[n_bytes:]

@@ -81,15 +81,11 @@ class Workers:
 
     def others(self, name: str) -> bool:
         """Whether any worker but this one runs, as far as can be seen; forgets those that died."""
-        found = False
-        for file in self._marks.parent.glob(f"{self._marks.name}.*.worker"):
-            if file == self._file(name):
-                continue
-            if _is_free(file):
-                file.unlink(missing_ok=True)
-            else:
-                found = True
-        return found
+        files = set(self._marks.parent.glob(f"{self._marks.name}.*.worker")) - {self._file(name)}
+        dead = [file for file in files if _is_free(file)]
+        for file in dead:
+            file.unlink(missing_ok=True)
+        return len(dead) < len(files)
 
     def _file(self, name: str) -> Path:
         return self._marks.with_name(f"{self._marks.name}.{name}.worker")

@@ -192,15 +192,14 @@ class Evaluation:
 
     def details(self) -> dict[str, Any]:
         """The fields of a `TrialRecord` that Optuna's trials do not have, as plain values."""
-        path = [
-            PathStep(candidate.C, candidate.value, candidate.seconds, candidate.n_passes)
-            for candidate in self.candidates
-            if candidate.C is not None and candidate.measured
-        ]
         return {
             "fold_values": self.best.fold_values,
-            "path": [vars(step) for step in path],
-            "seconds": sum(candidate.seconds for candidate in self.candidates),
-            "n_passes": sum(candidate.n_passes for candidate in self.candidates),
+            "path": [
+                vars(PathStep(one.C, one.value, one.seconds, one.n_passes))
+                for one in self.candidates
+                if one.C is not None and one.measured
+            ],
+            "seconds": sum(one.seconds for one in self.candidates),
+            "n_passes": sum(one.n_passes for one in self.candidates),
             "n_unconverged": self.n_unconverged,
         }

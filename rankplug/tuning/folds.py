@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,12 @@ class Fold:
 
     train: Data
     held_out: Data
+
+    @classmethod
+    def of(cls, parts: ScaledParts) -> Self:
+        """A training set and its validation set."""
+        assert parts.valid is not None
+        return cls(parts.train, parts.valid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +61,7 @@ class TuningTask:
         """The one fold of `data` and `valid`, or `n_folds` of `data` alone (see `make_folds`)."""
         if self.valid is None:
             return make_folds(self.data, self.n_folds, self.seed, self.scale)
-        train, valid, _ = self.whole
-        assert valid is not None
-        return (Fold(train, valid),)
+        return (Fold.of(self.whole),)
 
     def __getstate__(self) -> dict[str, Any]:
         copies = ("whole", "folds")
@@ -114,14 +118,12 @@ def make_folds(data: Data, n_folds: int, seed: int, scale: ScaleName) -> tuple[F
     order = np.concatenate([order[useful[order]], order[~useful[order]]])
     fold_of = np.empty(len(useful), dtype=np.int64)
     fold_of[order] = np.arange(len(useful)) % n_folds
-    return tuple(_fold(data, fold_of == number, scale) for number in range(n_folds))
 
+    def fold(number: int) -> Fold:
+        train = data.take(np.flatnonzero(fold_of != number))
+        return Fold.of(scale_parts(train, data.take(np.flatnonzero(fold_of == number)), scale))
 
-def _fold(data: Data, held_out: NDArray[np.bool_], scale: ScaleName) -> Fold:
-    train, others = data.take(np.flatnonzero(~held_out)), data.take(np.flatnonzero(held_out))
-    scaled = scale_parts(train, others, scale)
-    assert scaled.valid is not None
-    return Fold(scaled.train, scaled.valid)
+    return tuple(map(fold, range(n_folds)))
 
 
 def _digest(data: Data) -> str:

@@ -6,15 +6,18 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from rankplug.metrics import parse_metric
 from rankplug.solver import Solver
 from rankplug.tuning.records import Cost, TrialRecord, TrialStep, TuneResult
 
 if TYPE_CHECKING:
     from optuna import Study
 
-__all__ = ["Observers", "StudyInfo", "TuneObserver", "TuneProgress"]
+__all__ = ["StudyInfo", "TuneObserver", "TuneProgress", "combine"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +77,25 @@ class TuneObserver:
         """The study cannot go on, or was interrupted."""
 
 
-class Observers(TuneObserver):
-    """Several observers as one: each event goes to one after the other, in one thread at a time."""
+def combine(kind: type[T], *given: T | Iterable[T]) -> T:
+    """Several observers of a kind as one: each event goes to one after the other.
 
-    def __init__(self, observers: Iterable[TuneObserver]) -> None:
-        receivers, lock = list(observers), threading.RLock()
+    In one thread at a time. What they answer becomes one list.
+    """
+    receivers: list[T] = []
+    for one in given:
+        receivers += [one] if isinstance(one, kind) else cast(Iterable[T], one)
+    lock = threading.RLock()
 
-        def forward(event: str, *arguments: Any) -> None:
-            with lock:
-                for receiver in receivers:
-                    getattr(receiver, event)(*arguments)
+    def forward(event: str, *arguments: Any) -> list[Any]:
+        with lock:
+            answers = [getattr(receiver, event)(*arguments) for receiver in receivers]
+        return [one for answer in answers for one in answer or ()]
 
-        for event in [name for name in vars(TuneObserver) if not name.startswith("_")]:
-            setattr(self, event, partial(forward, event))
+    combined = kind()
+    for event in [name for name in vars(kind) if not name.startswith("_")]:
+        setattr(combined, event, partial(forward, event))
+    return combined
 
 
 class TuneProgress(TuneObserver):
@@ -100,8 +109,6 @@ class TuneProgress(TuneObserver):
     def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
         """Open the bar; it is hidden when the output is no terminal."""
         from tqdm import tqdm
-
-        from rankplug.metrics import parse_metric
 
         self._better = max if parse_metric(info.metric).greater_is_better else min
         self._bar = tqdm(desc=info.name, total=info.n_trials, unit="trial", disable=None)

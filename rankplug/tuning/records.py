@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -221,21 +221,15 @@ def uses_budget(trial: FrozenTrial) -> bool:
 def _state(trial: FrozenTrial) -> TrialState:
     if trial.state.name == "FAIL":
         return "failed" if ERROR in trial.user_attrs else "killed"
-    states: dict[str, TrialState] = {
-        "COMPLETE": "complete",
-        "PRUNED": "pruned",
-        "RUNNING": "running",
-        "WAITING": "waiting",
-    }
-    return states[trial.state.name]
+    return cast(TrialState, trial.state.name.lower())
 
 
 def plain(value: Any) -> Any:
     """The value as JSON gives it back; functions and the like by their names."""
-    return json.loads(json.dumps(value, default=_name))
 
+    def name(one: Any) -> Any:
+        if hasattr(one, "__qualname__"):
+            return f"{one.__module__}.{one.__qualname__}"
+        return one.item() if isinstance(one, np.generic) else str(one)
 
-def _name(value: Any) -> str:
-    if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    return value.item() if isinstance(value, np.generic) else str(value)
+    return json.loads(json.dumps(value, default=name))

@@ -1,4 +1,4 @@
-"""Samplers: they choose the parameters of each trial.
+"""Samplers, which choose the parameters of each trial, and pruning, which gives trials up.
 
 This module imports optuna: it is itself imported in functions only.
 """
@@ -11,25 +11,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from optuna import Study
+import optuna
+from optuna import Study, Trial
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
 )
+from optuna.pruners import MedianPruner, WilcoxonPruner
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from rankplug.exceptions import ParameterError
-from rankplug.tuning.records import Sampler, uses_budget
+from rankplug.tuning.evaluation import Evaluation
+from rankplug.tuning.records import Pruner, Sampler, TrialStep, uses_budget
 
-__all__ = ["TrialSampler", "make_sampler"]
+__all__ = ["NoPruning", "TrialSampler", "make_pruning", "make_sampler"]
 
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
 _GRID_VALUES = 8  # of a range: about one for each power of ten of a usual range of C
 _MOST_POINTS = 10_000  # more trials than anybody waits for; all points are kept in memory
+
+_SCORES = "rankplug.scores"  # an attribute of stored trials, in studies of all versions
+_FEWEST_QUERIES = 15  # SciPy takes seconds to test fewer with ties among them
 
 
 class TrialSampler(BaseSampler):
@@ -119,11 +125,11 @@ def make_sampler(name: Sampler, distributions: Distributions, seed: int) -> Tria
         # All trials share one sequence, whose state is in the storage.
         return TrialSampler(lambda _: _Qmc(distributions, seed), distributions)
     kind = TPESampler if name == "tpe" else RandomSampler
-    return TrialSampler(lambda number: kind(seed=_seed_of_trial(seed, number)), distributions)
 
+    def make(number: int) -> BaseSampler:
+        return kind(seed=int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
 
-def _seed_of_trial(seed: int, number: int) -> int:
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+    return TrialSampler(make, distributions)
 
 
 class _Qmc(QMCSampler):
@@ -190,10 +196,7 @@ def _grid_values(distribution: BaseDistribution) -> list[Any]:
         return list(distribution.choices)
     assert isinstance(distribution, FloatDistribution | IntDistribution)
     low, high = distribution.low, distribution.high
-    if distribution.log:
-        values = np.geomspace(low, high, _GRID_VALUES)
-    else:
-        values = np.linspace(low, high, _GRID_VALUES)
+    values = (np.geomspace if distribution.log else np.linspace)(low, high, _GRID_VALUES)
     if distribution.step is not None:
         # The nearest that the steps allow, in a set because several may be the same.
         steps = np.unique(np.rint((values - low) / distribution.step))
@@ -201,3 +204,69 @@ def _grid_values(distribution: BaseDistribution) -> list[Any]:
     if isinstance(distribution, IntDistribution):
         return [int(value) for value in np.rint(values)]
     return [float(value) for value in values if low <= value <= high]
+
+
+class NoPruning:
+    """Every trial runs to its end."""
+
+    def after_step(self, trial: Trial, evaluation: Evaluation, step: TrialStep) -> bool:
+        """Whether to give up the trial now."""
+        return False
+
+    def keep(self, trial: Trial, evaluation: Evaluation) -> None:
+        """Keep of a complete trial what later ones are compared with."""
+
+
+class MedianPruning(NoPruning):
+    """Below the median of earlier trials at the same step: fold, or fold and C of a path."""
+
+    def __init__(self, study: Study) -> None:
+        study.pruner = MedianPruner()
+
+    def after_step(self, trial: Trial, evaluation: Evaluation, step: TrialStep) -> bool:
+        """Ask Optuna's pruner, which knows the reported values."""
+        return trial.should_prune()
+
+
+class WilcoxonPruning(NoPruning):
+    """Significantly worse than the best trial on the queries scored so far, after each fold.
+
+    At least 15 queries are needed for that, and p < 0.1.
+
+    A trial of a path is judged by its best C. The scores of single queries are kept once a
+    trial, not reported one by one, which would take longer than most trainings; for the test
+    they become the intermediate values of a study in memory.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._pruner = WilcoxonPruner(n_startup_steps=_FEWEST_QUERIES)
+
+    def after_step(self, trial: Trial, evaluation: Evaluation, step: TrialStep) -> bool:
+        """Ask Optuna's pruner about the best complete trial and this one."""
+        try:
+            best = self._study.best_trial
+        except ValueError:  # there is none
+            return False
+        if _SCORES not in best.user_attrs or not step.ends_fold:
+            return False
+        scores = evaluation.best.scores()
+        known = {int(query): value for query, value in best.user_attrs[_SCORES].items()}
+        common = sorted(scores.keys() & known.keys())
+        duel = optuna.create_study(direction=self._study.direction)
+        of_best = {query: known[query] for query in common}
+        duel.add_trial(create_trial(value=best.value, intermediate_values=of_best))
+        own = {query: scores[query] for query in common}
+        trial_now = create_trial(state=TrialState.RUNNING, intermediate_values=own)
+        return self._pruner.prune(duel, trial_now)
+
+    def keep(self, trial: Trial, evaluation: Evaluation) -> None:
+        """Keep the scores of single queries."""
+        trial.set_user_attr(_SCORES, evaluation.best.scores())
+
+
+def make_pruning(name: Pruner | None, study: Study) -> NoPruning:
+    """The pruning of that name; none where several objectives leave open what is worse."""
+    if name is None or len(study.directions) > 1:
+        return NoPruning()
+    return {"median": MedianPruning, "wilcoxon": WilcoxonPruning}[name](study)

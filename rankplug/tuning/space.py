@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,8 +20,6 @@ __all__ = ["CPath", "PathOption", "Space", "plan_path", "read_space"]
 
 PathOption: TypeAlias = bool | int | Sequence[float]
 """The argument `path` of `rankplug.tune`."""
-
-_RANGE = ("low", "high", "log", "step")
 
 # Two or three values for each of the seven powers of ten that the range of C has by default: the
 # metric seldom differs much between closer ones.
@@ -149,38 +147,34 @@ class _Override:
         known = self._solver.get_params(deep=False)
         if self._name not in known:
             raise ParameterError(f"no parameter {self._name!r}{nearest(str(self._name), known)}")
-        if isinstance(given, BaseDistribution):
-            return self._accept(given)
         if isinstance(given, Mapping):
-            if "choices" in given:
-                self._only(given, ("choices",))
-                return self._choices(given["choices"])
-            self._only(given, _RANGE)
-            return self._range(**given)
-        if isinstance(given, list | tuple):
-            return self._choices(given)
-        self._require([given])
-        return given
+            keys = ("choices",) if "choices" in given else ("low", "high", "log", "step")
+            for key in given:
+                if key not in keys:
+                    raise ParameterError(f"{self._name}: no key {key!r}{nearest(str(key), keys)}")
+            read = self._choices(**given) if "choices" in given else self._range(**given)
+        else:
+            read = self._choices(given) if isinstance(given, list | tuple) else given
+        values = _extremes(read) if isinstance(read, BaseDistribution) else [read]
+        for value in values:
+            if self._allowed is not None and not self._allowed.accepts(value):
+                raise ParameterError(f"{self._name}={value!r} (must be {self._allowed})")
+        return read
 
-    def _only(self, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        for key in given:
-            if key not in known:
-                raise ParameterError(f"{self._name}: no key {key!r}{nearest(str(key), known)}")
-
-    def _choices(self, given: Any) -> BaseDistribution:
+    def _choices(self, choices: Any) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution
 
-        if not isinstance(given, list | tuple) or not given:
-            raise ParameterError(f"{self._name}: choices must be a list of values, not {given!r}")
-        for value in given:
+        if not isinstance(choices, list | tuple) or not choices:
+            raise ParameterError(f"{self._name}: choices must be a list of values, not {choices!r}")
+        for value in choices:
             if not isinstance(value, str | int | float | None):
                 raise ParameterError(
                     f"{self._name}: choice {value!r} cannot be stored; choices are texts, "
                     "numbers, true, false or null"
                 )
-        if len({(type(value), value) for value in given}) < len(given):
-            raise ParameterError(f"{self._name}: a choice is named twice in {list(given)}")
-        return self._accept(CategoricalDistribution(list(given)))
+        if len({(type(value), value) for value in choices}) < len(choices):
+            raise ParameterError(f"{self._name}: a choice is named twice in {list(choices)}")
+        return CategoricalDistribution(list(choices))
 
     def _range(
         self, low: Any = None, high: Any = None, log: Any = None, step: Any = None
@@ -195,16 +189,16 @@ class _Override:
         self._check_range(low, high, log, step)
         if self._is_integer(low, high):
             step = 1 if step is None else int(step)
-            return self._accept(IntDistribution(int(low), int(high), bool(log), step))
+            return IntDistribution(int(low), int(high), bool(log), step)
         step = None if step is None else float(step)
-        return self._accept(FloatDistribution(float(low), float(high), bool(log), step))
+        return FloatDistribution(float(low), float(high), bool(log), step)
 
     def _check_range(self, low: Any, high: Any, log: Any, step: Any) -> None:
         where = f"{self._name}: "
         if low is None or high is None:
             raise ParameterError(f"{where}a range needs low and high")
         for key, value in {"low": low, "high": high, "step": step}.items():
-            if not (value is None and key == "step") and not _is_number(value):
+            if not (value is None and key == "step") and not Real().accepts(value):
                 raise ParameterError(f"{where}{key}={value!r} must be a finite number")
             if self._is_integer(low, high) and value is not None and value != int(value):
                 raise ParameterError(f"{where}{key}={value!r} must be an integer")
@@ -224,28 +218,12 @@ class _Override:
         default = self._solver.get_params(deep=False)[self._name]
         return all(isinstance(value, Integral) for value in (low, high, default))
 
-    def _accept(self, distribution: BaseDistribution) -> BaseDistribution:
-        self._require(list(_extremes(distribution)))
-        return distribution
 
-    def _require(self, values: list[Any]) -> None:
-        if self._allowed is None:
-            return
-        for value in values:
-            if not self._allowed.accepts(value):
-                raise ParameterError(f"{self._name}={value!r} (must be {self._allowed})")
-
-
-def _extremes(distribution: BaseDistribution) -> Iterator[Any]:
+def _extremes(distribution: BaseDistribution) -> Sequence[Any]:
     """Values that the solver accepts if it accepts all of the distribution."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(distribution, CategoricalDistribution):
-        yield from distribution.choices
-    elif isinstance(distribution, FloatDistribution | IntDistribution):
-        yield distribution.low
-        yield distribution.high
-
-
-def _is_number(value: Any) -> bool:
-    return Real().accepts(value)
+        return distribution.choices
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    return distribution.low, distribution.high

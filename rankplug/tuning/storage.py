@@ -129,10 +129,8 @@ class JournalLock(JournalFileOpenLock):
 def _cut_off_half_a_line(journal: Path) -> None:
     with open(journal, "rb+") as file:
         size = file.seek(0, os.SEEK_END)
-        if size == 0:
-            return
-        file.seek(size - 1)
-        if file.read(1) != b"\n":
+        file.seek(max(0, size - 1))
+        if file.read(1) not in (b"\n", b""):
             file.seek(0)
             file.truncate(file.read().rfind(b"\n") + 1)
 
@@ -150,7 +148,7 @@ def _open_database(url: str) -> Place:
 
 
 def _workers_here(name: str) -> Workers:
-    """The workers of this machine, for a storage that is in no folder."""
+    """Of this machine, for a storage that is in no folder."""
     return Workers(private_file(name), shared=False)
 
 
@@ -204,16 +202,16 @@ def fail_killed(study: Study, workers: Workers, own: str) -> None:
     others = workers.others(own)
     for trial in study.get_trials(deepcopy=False, states=(State.RUNNING,)):
         worker = trial.user_attrs.get(WORKER)
-        gone = not others if worker is None else not workers.alive(worker)
-        if gone:
+        if not (others if worker is None else workers.alive(worker)):
             study.tell(trial.number, state=State.FAIL, skip_if_finished=True)
 
 
 def left_behind(study: Study, workers: Workers) -> Sequence[TrialRecord]:
     """Trials that have ended and whose process is gone, so that nobody else tells of them."""
-    ended = study.get_trials(deepcopy=False, states=(State.COMPLETE, State.PRUNED, State.FAIL))
     return [
         to_record(trial)
-        for trial in ended
-        if WORKER in trial.user_attrs and not workers.alive(trial.user_attrs[WORKER])
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state.is_finished()
+        and WORKER in trial.user_attrs
+        and not workers.alive(trial.user_attrs[WORKER])
     ]

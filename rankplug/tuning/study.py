@@ -12,7 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,6 @@ from rankplug.system.interruption import ending_loop
 from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer
 from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.observers import StudyInfo, TuneObserver
-from rankplug.tuning.pruning import NoPruning, make_pruning
 from rankplug.tuning.records import (
     DETAILS,
     ERROR,
@@ -56,7 +55,7 @@ from rankplug.tuning.records import (
     to_record,
     uses_budget,
 )
-from rankplug.tuning.sampling import TrialSampler, make_sampler
+from rankplug.tuning.sampling import NoPruning, TrialSampler, make_pruning, make_sampler
 from rankplug.tuning.space import CPath, PathOption, plan_path
 from rankplug.tuning.storage import (
     STUDY_ID,
@@ -172,9 +171,7 @@ class Study:
         self, distributions: Mapping[str, BaseDistribution]
     ) -> tuple[CPath | None, TrialSampler]:
         path = plan_path(self.path, self.solver, distributions)
-        sampled = {
-            name: distributions[name] for name in distributions if not (path and name == "C")
-        }
+        sampled = {name: one for name, one in distributions.items() if not (path and name == "C")}
         return path, make_sampler(self.sampler, sampled, self.task.seed)
 
     def _open(self, place: Place, name: str, *, resume: bool) -> optuna.Study:
@@ -214,9 +211,8 @@ class Study:
         sign = 1 if self.task.metric.greater_is_better else -1
         complete.sort(key=lambda trial: -sign * trial.values[0])
         best = complete[0]
-        efficient = (
-            {trial.number for trial in study.best_trials} if self.task.costs else {best.number}
-        )
+        optima = study.best_trials if self.task.costs else [best]
+        efficient = {trial.number for trial in optima}
         solver = clone(self.solver).set_params(**best.params)
         return TuneResult(
             best_params=dict(best.params),
@@ -265,7 +261,7 @@ class _Trials:
         with ThreadPoolExecutor(self.plan.n_jobs) as pool:
             jobs = [pool.submit(self._work) for _ in range(self.plan.n_jobs)]
             try:
-                for job in jobs:
+                for job in as_completed(jobs):
                     job.result()
             except BaseException:
                 self.stop = True
@@ -273,12 +269,7 @@ class _Trials:
 
     def _work(self) -> None:
         while (trial := self._ask()) is not None:
-            try:
-                ended = self._end(trial)
-            except BaseException:
-                self.stop = True
-                raise
-            self.plan.observer.trial_finished(to_record(ended))
+            self.plan.observer.trial_finished(to_record(self._end(trial)))
 
     def _ask(self) -> Trial | None:
         """A trial to run; None if there is to be none."""

@@ -17,9 +17,9 @@ from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, chec
 from rankplug.solver import Data, Solver, SolverResult, check_validation, make_solver
 from rankplug.tuning.evaluation import Trainer, train_here
 from rankplug.tuning.folds import TuningTask
-from rankplug.tuning.observers import Observers, TuneObserver, TuneProgress
+from rankplug.tuning.observers import TuneObserver, TuneProgress, combine
 from rankplug.tuning.records import Cost, Pruner, Sampler, TuneResult, plain
-from rankplug.tuning.space import PathOption, Space, read_space
+from rankplug.tuning.space import PathOption, read_space
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -140,7 +140,11 @@ def tune(
     when the study is resumed.
     """
     check_parameters("tune", _ARGUMENTS, locals())
-    _check_costs(costs)
+    wrong = [cost for cost in costs if cost not in get_args(Cost)]
+    if wrong or len(set(costs)) < len(costs):
+        raise ParameterError(
+            f"tune: costs={list(costs)!r} must be different ones of {', '.join(get_args(Cost))}"
+        )
     if n_trials is None and timeout is None and sampler != "grid":
         raise ParameterError("tune: give n_trials, timeout, or both")
     solver = _copy_solver(solver)
@@ -151,7 +155,6 @@ def tune(
     searched = read_space(solver, space, train)
     solver.set_params(**searched.fixed).check(train)
     task.check_metric()
-    observers = [observer] if isinstance(observer, TuneObserver) else list(observer)
 
     def retrain(best: Solver) -> SolverResult:
         result = best.solve(train, valid=held_out, random_state=seed)
@@ -170,24 +173,22 @@ def tune(
         n_trials=n_trials,
         timeout=timeout,
         setup={
-            **_fixed_setup(solver, searched),
+            "solver": solver.name,
+            # Threads do not change results.
+            "params": {
+                name: plain(value)
+                for name, value in solver.get_params(deep=False).items()
+                if name not in searched.distributions and name != "n_threads"
+            },
             **task.setup(),
             "space": plain(space),
             "path": plain(path),
         },
         refit=retrain if refit else None,
-        observer=Observers([TuneProgress(), *observers] if progress else observers),
+        observer=combine(TuneObserver, TuneProgress() if progress else (), observer),
         trainer=trainer,
     )
     return study.run(storage, study_name, resume=resume)
-
-
-def _check_costs(costs: Sequence[Cost]) -> None:
-    wrong = [cost for cost in costs if cost not in get_args(Cost)]
-    if wrong or len(set(costs)) < len(costs):
-        raise ParameterError(
-            f"tune: costs={list(costs)!r} must be different ones of {', '.join(get_args(Cost))}"
-        )
 
 
 def _copy_solver(solver: str | Solver) -> Solver:
@@ -197,14 +198,3 @@ def _copy_solver(solver: str | Solver) -> Solver:
         raise ParameterError(f"solver={solver!r} must be a registered name or a Solver")
     own: Solver = clone(solver)
     return own
-
-
-def _fixed_setup(solver: Solver, space: Space) -> dict[str, Any]:
-    """The solver and its parameters that are not searched; threads do not change results."""
-    params = solver.get_params(deep=False)
-    fixed = {
-        name: plain(value)
-        for name, value in params.items()
-        if name not in space.distributions and name != "n_threads"
-    }
-    return {"solver": solver.name, "params": fixed}
