@@ -20,7 +20,7 @@ from rankplug.models import LinearModel
 from rankplug.recipe import Compare, Dataset, Entry, Recipe, Tune
 from rankplug.recipe.loader import load_recipe
 from rankplug.report import REPORT_FILES
-from rankplug.runner import Observer, best_tuned, experiment, run, search, turn
+from rankplug.runner import Observer, best_tuned, experiment, run, turn
 from rankplug.solver import Solver, SolverResult, SolverTags
 from rankplug.tuning import TuneObserver
 
@@ -186,7 +186,7 @@ def test_the_recipe_says_how_to_tune(tmp_path, monkeypatch, settings, expected):
         calls.append({**settings, "valid": settings["valid"] is not None, "data": data})
         return types.SimpleNamespace(best_solver=solver)
 
-    monkeypatch.setattr(search, "tune", tune)
+    monkeypatch.setattr(turn, "tune", tune)
     run(replace(RECIPE, tune=settings), output=tmp_path)
     assert len(calls) == 2
     for call in calls:
@@ -440,7 +440,7 @@ def test_an_interruption_ends_with_its_status(command, capsys, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "tune", interrupt)
+    monkeypatch.setattr(turn, "tune", interrupt)
     assert command("--output", "out") == 130
     assert "the run was interrupted" in capsys.readouterr().out
     assert Path("out/best.yaml").exists()
