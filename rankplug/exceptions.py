@@ -1,4 +1,4 @@
-"""What rankplug raises and warns.
+"""Exceptions and warnings.
 
 Every mistake of a caller ends in one of these, with a message that says what is
 wrong, where, and what to do about it.

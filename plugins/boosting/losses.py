@@ -1,4 +1,4 @@
-"""What trees learn: relevance in the form that the libraries take, and the loss of all pairs."""
+"""Targets of boosted trees: relevance as the libraries take it, and the loss of all pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the dual objective bends along a graph."""
+"""Curvature of the dual objective along the dual variables of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What data of both tasks have in common: examples whose items are preferred to each other."""
+"""`PreferenceData`: the interface of the data of both tasks, examples with items to be ranked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good a ranking is: values per query first, means second.
+"""Metrics of rankings: values per query first, means second.
 
 >>> y = [2, 0, 1, 0, 1]
 >>> scores = [0.9, 0.8, 0.3, 0.2, 0.7]

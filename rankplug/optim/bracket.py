@@ -1,4 +1,4 @@
-"""What iterative methods know of a minimum, report on their way, and return."""
+"""Brackets of a minimum: the best point and lower bound of an iterative method, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solver returns and reports on its way: status, history, progress."""
+"""Results of solvers, and the progress that they report: status, history, callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solver can do, and what it minimises: its tags and its objective."""
+"""Tags and objectives of solvers: what each can do, and what it minimises."""
 
 from __future__ import annotations
 
