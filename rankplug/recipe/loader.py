@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
-from rankplug.recipe.schema import FILE_KEYS, Recipe, keys, validate
+from rankplug.recipe.schema import Recipe, keys, validate
 from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
 from rankplug.recipe.values import KeyPath, is_line
 from rankplug.tuning import Cost
@@ -96,7 +96,7 @@ def _read(path: Path) -> str:
         raise RecipeError(f"{path}: not a text file in UTF-8 (byte {error.start})") from None
 
 
-# Values put in from outside
+# Overrides
 
 
 def _override(root: Node, assignment: str) -> list[str]:
@@ -126,14 +126,14 @@ def _child(parent: Node, part: str, new: Node, *, replace: bool = False) -> Node
         return parent.value[part]
     if not isinstance(parent.value, list):
         raise RecipeError(f"{new.place}: there is no {part!r} in {parent}")
-    number = _number(parent.value, part, new.place)
+    number = _find_item(parent.value, part, new.place)
     if replace:
         parent.value[number] = new
     return parent.value[number]
 
 
-def _number(items: list[Node], part: str, where: str) -> int:
-    """Where in a list the item of that number or name is."""
+def _find_item(items: list[Node], part: str, where: str) -> int:
+    """The place in a list of the item of that number or name."""
     numbers = [str(number) for number in range(len(items))]
     if part in numbers:
         return int(part)
@@ -152,7 +152,7 @@ def _name_of(entry: Any) -> str:
     return str(name) if is_line(name) else ""
 
 
-# What is wrong, in words
+# Messages
 
 
 def _node(root: Node, path: KeyPath) -> Node:
@@ -185,10 +185,10 @@ def _message(root: Node, error: ErrorDetails) -> str:
         return f"{section.place}: the key {path[-1]!r} is missing{remedy if of_files else ''}"
     node = _node(root, path)
     if error["type"] == "unexpected_keyword_argument":
-        if path[0] == "data" and path[-1] in FILE_KEYS:
+        known = keys(path[:-1])
+        what = f"unknown key {path[-1]!r}{nearest(str(path[-1]), known)}"
+        if path[-1] in known:
             what = f"{path[-1]!r} is for data from files, not for an embedded set"
-        else:
-            what = f"unknown key {path[-1]!r}{nearest(str(path[-1]), keys(path[:-1]))}"
     elif error["type"] == "dataclass_type":
         what = f"must be a mapping with keys of {', '.join(keys(path))}, not {node}"
     elif error["type"] == "not":
@@ -208,23 +208,25 @@ def _message(root: Node, error: ErrorDetails) -> str:
 
 def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """What is wrong with several keys together, whatever else is wrong with each."""
-    yield from _again(("metrics",), map(_canonical, _items(recipe, "metrics")), "the metric")
+    yield from _find_repeated(
+        ("metrics",), map(_canonical, _items(recipe, "metrics")), "the metric"
+    )
     tune, compare = recipe.get("tune"), recipe.get("compare")
     if isinstance(tune, dict):
         if tune.keys().isdisjoint({"n_trials", "timeout"}):
             yield ("tune",), "no budget: give each solver n_trials, timeout (seconds), or both"
         costs = [cost if cost in get_args(Cost) else "" for cost in _items(tune, "costs")]
-        yield from _again(("tune", "costs"), costs, "the objective")
+        yield from _find_repeated(("tune", "costs"), costs, "the objective")
     if isinstance(compare, dict):
         if ("folds" in compare) == ("seeds" in compare):
             yield ("compare",), "give one of both: folds, such as 5, or seeds, such as [0, 1, 2]"
         seeds = _items(compare, "seeds")
         if len(seeds) == 1:
             yield ("compare", "seeds"), "one seed repeats nothing: give two or more"
-        yield from _again(("compare", "seeds"), map(str, seeds), "the seed")
+        yield from _find_repeated(("compare", "seeds"), map(str, seeds), "the seed")
     names = [_name_of(entry) for entry in _items(recipe, "solvers")]
     remedy = ": give each entry its own with the key 'name'"
-    yield from _again(("solvers",), names, "the name", remedy)
+    yield from _find_repeated(("solvers",), names, "the name", remedy)
     baseline = recipe.get("baseline", "")
     if is_line(baseline) and baseline not in names:
         yield ("baseline",), f"no solver of the name {baseline!r}{nearest(baseline, names)}"
@@ -236,10 +238,10 @@ def _items(section: Mapping[str, Any], key: str) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
-def _again(
+def _find_repeated(
     path: KeyPath, names: Iterable[str], what: str, remedy: str = ""
 ) -> Iterator[tuple[KeyPath, str]]:
-    """Where in a list a name occurs again."""
+    """The places in a list where a name occurs again."""
     names = list(names)
     for number, name in enumerate(names):
         if name and name in names[:number]:

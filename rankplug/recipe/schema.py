@@ -304,10 +304,6 @@ def validate(given: Any, folders: Mapping[str, Path]) -> Recipe:
     return _RECIPE.validate_python(given, context=folders)
 
 
-FILE_KEYS = frozenset(item.name for item in fields(Files))
-"""Keys of data from files, which data sets do not have."""
-
-
 def keys(section: KeyPath) -> tuple[str, ...]:
     """The keys of the section of that key path; those of ``data`` are of both kinds."""
     classes = _SECTIONS[str(section[0])] if section else (Recipe,)

@@ -79,27 +79,10 @@ class Node:
 
 
 def parse_text(text: str, name: str, folder: Path) -> tuple[Node, list[str]]:
-    """Parse the text of a file.
+    """Parse the text of a file that messages call `name`, with paths relative to `folder`.
 
-    Parameters
-    ----------
-    text : str
-    name : str
-        What messages call the file.
-    folder : Path
-        What relative paths in it are relative to.
-
-    Returns
-    -------
-    root : Node
-        Null if the text is empty.
-    problems : list of str
-        Keys that occur twice or are not text, tags that are not plain YAML.
-
-    Raises
-    ------
-    RecipeError
-        If the text is not YAML.
+    Returns the root, null if the text is empty, and the problems: keys that occur twice or are
+    not text, tags that are not plain YAML. Raises `RecipeError` if the text is not YAML.
     """
 
     def place(line: int, key: str) -> str:
@@ -121,13 +104,12 @@ def parse_text(text: str, name: str, folder: Path) -> tuple[Node, list[str]]:
 
 def parse_override(text: str, key: str, folder: Path) -> tuple[Node, list[str]]:
     """Parse the value of ``--set key=text``; returns and raises as `parse_text`."""
-    place = f"--set {key}"
     try:
         return _parse(text, key, folder, lambda _, inner: f"--set {inner}")
     except (yaml.YAMLError, RecursionError) as error:
         problem = getattr(error, "problem", None) or _first_line(error)
         shown = text if len(text) <= 100 else text[:100] + "..."
-        raise RecipeError(f"{place}: {shown!r} is not valid YAML: {problem}") from None
+        raise RecipeError(f"--set {key}: {shown!r} is not valid YAML: {problem}") from None
 
 
 def dump(value: Any) -> str:

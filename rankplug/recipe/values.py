@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -20,9 +20,9 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rankplug import datasets
-from rankplug.exceptions import RankplugError, UnknownNameError, nearest
+from rankplug.exceptions import RankplugError, nearest
 from rankplug.metrics import parse_metric
-from rankplug.solver import Solver, solver_class
+from rankplug.solver import solver_class
 from rankplug.tuning import read_space
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -69,11 +69,32 @@ def list_of(what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _raise(mistakes: Sequence[Mistake]) -> None:
-    """All that is wrong in the parts of a value, at once."""
-    if mistakes:
+def _known_by(find: Callable[[str], object]) -> AfterValidator:
+    """A name that `find` finds; what it raises otherwise is the message."""
+
+    def check(name: str) -> str:
+        try:
+            find(name)
+        except RankplugError as error:
+            raise _wrong(str(error)) from None
+        return name
+
+    return AfterValidator(check)
+
+
+def _parameters_of(
+    owner: str, find_mistakes: Callable[[str, Mapping[str, Any]], Iterator[Mistake]]
+) -> AfterValidator:
+    """Parameters of what the key `owner` names; all that is wrong with them is said at once."""
+
+    def check(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        mistakes = find_mistakes(info.data[owner], params) if owner in info.data else ()
         details = [InitErrorDetails(type=what, loc=where, input=None) for where, what in mistakes]
-        raise ValidationError.from_exception_data("recipe", details)
+        if details:
+            raise ValidationError.from_exception_data("recipe", details)
+        return params
+
+    return AfterValidator(check)
 
 
 # Plain values
@@ -106,13 +127,6 @@ def _check_name(name: str) -> str:
     return name
 
 
-def _canonical(metric: str) -> str:
-    try:
-        return str(parse_metric(metric))
-    except RankplugError as error:
-        raise _wrong(str(error)) from None
-
-
 def _find_file(value: Any, info: ValidationInfo) -> Path:
     """A file that exists; the context tells what the path of each key is relative to."""
     folder = (info.context or {}).get(info.field_name, Path())
@@ -124,18 +138,12 @@ def _find_file(value: Any, info: ValidationInfo) -> Path:
 
 Line: TypeAlias = Annotated[str, BeforeValidator(_check_line)]
 Name: TypeAlias = Annotated[Line, AfterValidator(_check_name)]
-Metric: TypeAlias = Annotated[Line, AfterValidator(_canonical)]
+Metric: TypeAlias = Annotated[
+    Line, _known_by(parse_metric), AfterValidator(lambda name: str(parse_metric(name)))
+]
 File: TypeAlias = Annotated[Path, BeforeValidator(_find_file)]
 
-# A solver, and what its class knows of its parameters
-
-
-def _check_solver(name: str) -> str:
-    try:
-        solver_class(name)
-    except RankplugError as error:
-        raise _wrong(str(error)) from None
-    return name
+# Parameters of solvers and data sets
 
 
 def is_searched(value: Any) -> bool:
@@ -143,27 +151,18 @@ def is_searched(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def _check_params(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
-    if "solver" in info.data:
-        _raise(list(_wrong_params(solver_class(info.data["solver"]), params)))
-    return params
+def _check_space(solver: str, space: Mapping[str, Any]) -> Iterator[Mistake]:
+    held = {key: value for key, value in space.items() if not is_searched(value)}
+    yield from _check_params(solver, held)
+    for key in filter(lambda key: key not in held, space):
+        try:
+            read_space(solver_class(solver)(), {key: space[key]})
+        except RankplugError as error:
+            yield (key,), _wrong(str(error))
 
 
-def _check_space(space: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
-    if "solver" in info.data:
-        cls = solver_class(info.data["solver"])
-        held = {key: value for key, value in space.items() if not is_searched(value)}
-        mistakes = list(_wrong_params(cls, held))
-        for key in filter(lambda key: key not in held, space):
-            try:
-                read_space(cls(), {key: space[key]})
-            except RankplugError as error:
-                mistakes.append(((key,), _wrong(str(error))))
-        _raise(mistakes)
-    return space
-
-
-def _wrong_params(cls: type[Solver], params: Mapping[str, Any]) -> Iterator[Mistake]:
+def _check_params(solver: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
+    cls = solver_class(solver)
     known = cls._get_param_names()
     for key, value in params.items():
         if key not in known:
@@ -172,26 +171,7 @@ def _wrong_params(cls: type[Solver], params: Mapping[str, Any]) -> Iterator[Mist
             yield (key,), _not(str(cls.parameters[key]))
 
 
-SolverName: TypeAlias = Annotated[Line, AfterValidator(_check_solver)]
-SolverParams: TypeAlias = Annotated[Values, AfterValidator(_check_params)]
-SearchSpace: TypeAlias = Annotated[Values, AfterValidator(_check_space)]
-
-# A data set, and what its defaults tell of its parameters
-
-
-def _check_dataset(name: str) -> str:
-    if name not in datasets.names():
-        raise _wrong(str(UnknownNameError("data set", name, datasets.names())))
-    return name
-
-
-def _check_sizes(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
-    if "dataset" in info.data:
-        _raise(list(_wrong_sizes(info.data["dataset"], params)))
-    return params
-
-
-def _wrong_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
+def _check_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
     defaults = datasets.parameters(name)
     for key, value in params.items():
         if key not in defaults:
@@ -203,5 +183,8 @@ def _wrong_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
             yield (key,), _not(f"like its default {defaults[key]!r}")
 
 
-DatasetName: TypeAlias = Annotated[Line, AfterValidator(_check_dataset)]
-DatasetParams: TypeAlias = Annotated[Values, AfterValidator(_check_sizes)]
+SolverName: TypeAlias = Annotated[Line, _known_by(solver_class)]
+SolverParams: TypeAlias = Annotated[Values, _parameters_of("solver", _check_params)]
+SearchSpace: TypeAlias = Annotated[Values, _parameters_of("solver", _check_space)]
+DatasetName: TypeAlias = Annotated[Line, _known_by(datasets.parameters)]
+DatasetParams: TypeAlias = Annotated[Values, _parameters_of("dataset", _check_sizes)]
