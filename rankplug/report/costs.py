@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import statistics
 import time
 import warnings
@@ -136,7 +137,8 @@ def learning_curve(
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = limited.solve(train, valid=valid, random_state=random_state)
         model = scaled_model(result.model, scaling)
-        points.append(LearningPoint(result.n_iter, result.seconds, _quality(model, test, metric)))
+        quality = measure_data(test, predict_data(model, test), metric)[metric].mean()
+        points.append(LearningPoint(result.n_iter, result.seconds, quality))
         if limit >= most or (result.status == "converged" and result.n_iter < limit):
             break
         limit *= 2
@@ -151,17 +153,15 @@ def seconds_to_share(
     Of an error, which is better the lower, the first that is at most ``1 / share`` times the
     last. None if there is no curve, or if its end is not positive and has no shares.
     """
-    if not curve or (parse_metric(metric).greater_is_better and not curve[-1].quality > 0):
+    greater_is_better = parse_metric(metric).greater_is_better
+    final = curve[-1].quality if curve else math.nan
+    if greater_is_better and not final > 0:
         return None
-    if parse_metric(metric).greater_is_better:
-        reached = [point for point in curve if point.quality >= share * curve[-1].quality]
-    else:
-        reached = [point for point in curve if point.quality <= curve[-1].quality / share]
-    return reached[0].seconds if reached else None
-
-
-def _quality(model: Model, data: Data, metric: str) -> float:
-    return measure_data(data, predict_data(model, data), metric)[metric].mean()
+    for point in curve:
+        quality = point.quality
+        if quality >= share * final if greater_is_better else quality <= final / share:
+            return point.seconds
+    return None
 
 
 def _seconds_of_call(model: Model, rows: Matrix) -> float:
@@ -177,7 +177,11 @@ def _seconds_of_call(model: Model, rows: Matrix) -> float:
 
 def _start_of_peak() -> float | None:
     """Let the kernel record the peak of resident memory anew; what it is now, None: unknown."""
-    _give_back_memory()
+    # Memory of earlier work is given back: training would use it again unseen.
+    gc.collect()
+    library: Any = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):  # glibc
+        library.malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _memory("VmRSS")
@@ -190,11 +194,3 @@ def _memory(name: str) -> float:
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     return 1024.0 * int(lines[name].split()[0])
-
-
-def _give_back_memory() -> None:
-    """Free memory of earlier work, which training would otherwise use again unseen."""
-    gc.collect()
-    library: Any = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc
-        library.malloc_trim(0)

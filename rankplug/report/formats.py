@@ -87,11 +87,11 @@ def _markdown(table: Table) -> Iterator[str]:
     """The lines of a table."""
     header = [_escape(title) for title in table.header]
     sides = [":---" if side == "<" else "---:" for side in table.align]
-    rows = ([_emphasised(cell) for cell in row] for row in table.rows)
+    rows = ([_emphasise(cell) for cell in row] for row in table.rows)
     return (f"| {' | '.join(cells)} |" for cells in (header, sides, *rows))
 
 
-def _emphasised(cell: Cell) -> str:
+def _emphasise(cell: Cell) -> str:
     return f"**{_escape(cell.text)}**" if cell.best else _escape(cell.text)
 
 
@@ -111,7 +111,8 @@ def to_csv(report: Report) -> str:
     ``difference`` and so on compare the primary metric with the baseline's.
     """
     scored = [(split, metric) for split in report.splits for metric in report.metrics]
-    costs = [key for key in _keys(one.costs for one in report.outcomes) if key not in _OF_OUTCOME]
+    measured = dict.fromkeys(key for one in report.outcomes for key in one.costs)  # in their order
+    costs = [key for key in measured if key not in _OF_OUTCOME]
     header = ["name", "solver", "status", "error", "best"]
     header += [f"{split} {metric}" for split, metric in scored]
     header += [*_OF_COMPARISON, *_OF_OUTCOME, *costs, *_OF_RESULT, "params"]
@@ -138,11 +139,6 @@ def to_per_query_csv(report: Report) -> str:
         for i, query in enumerate(report.query_ids)
     )
     return _csv(["name", "qid", *report.metrics], rows)
-
-
-def _keys(mappings: Iterable[Iterable[str]]) -> list[str]:
-    """All keys, in the order of their first appearance."""
-    return list(dict.fromkeys(key for mapping in mappings for key in mapping))
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 SANITY_SOLVERS = ("constant", "single-feature")
-"""Rankers that learn next to nothing, which a run adds: whom they beat has learned nothing."""
+"""Rankers that learn next to nothing, which a run adds: solvers below them learned nothing."""
 
 Trial: TypeAlias = tuple[int, float, float, Mapping[str, Any]]
 """Number, seconds since the start of tuning, value (NaN: pruned or failed), parameters."""
@@ -43,7 +43,7 @@ class LearningPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class TuningSummary:
-    """How a solver's parameters were found.
+    """Summary of the trials in which a solver's parameters were found.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ParetoTrials:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one entry of a recipe's solvers.
+    """The outcome of one entry of a recipe's solvers: result, quality and costs.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ class Report:
         return compare(values, self.baseline, metric, greater_is_better=better)
 
     def notes(self) -> list[str]:
-        """What has to be said below the results."""
+        """Lines below the results: errors of solvers, and whether the run was interrupted."""
         notes = [f"{outcome.name}: {outcome.error}" for outcome in self.failed]
         if self.interrupted:
             notes.append("the run was interrupted: solvers that are not listed did not start")

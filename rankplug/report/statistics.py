@@ -122,7 +122,13 @@ def compare(
     .. [2] Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal
        of Statistics 6 (1979).
     """
-    _check(values, baseline)
+    if baseline not in values:
+        raise UnknownNameError("baseline", baseline, values)
+    lengths = {name: len(own) for name, own in values.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(
+            f"solvers cannot be compared on different queries: numbers of values {lengths}"
+        )
     found = [
         _compare_pair(name, own, baseline, values[baseline], metric, greater_is_better)
         for name, own in values.items()
@@ -143,28 +149,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.04, 0.04]
     """
     p = np.asarray(p_values, dtype=np.float64)
-    order = [int(i) for i in np.argsort(p) if not math.isnan(p[i])]
-    corrected = p.copy()
-    largest = 0.0
-    for place, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - place) * p[i]))
-        corrected[i] = largest
-    return [float(value) for value in corrected]
+    order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]  # NaN stands last
+    corrected = np.full(len(p), np.nan)
+    corrected[order] = np.maximum.accumulate(np.arange(len(order), 0, -1) * p[order]).clip(max=1.0)
+    return corrected.tolist()
 
 
 def count(number: int, one: str, several: str) -> str:
     """``1 query``, ``2 queries``."""
     return f"{number:,} {one if number == 1 else several}"
-
-
-def _check(values: Mapping[str, NDArray[np.float64]], baseline: str) -> None:
-    if baseline not in values:
-        raise UnknownNameError("baseline", baseline, values)
-    lengths = {name: len(own) for name, own in values.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(
-            f"solvers cannot be compared on different queries: numbers of values {lengths}"
-        )
 
 
 def _compare_pair(

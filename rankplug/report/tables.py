@@ -48,7 +48,7 @@ class Table:
     align : str
         ``<`` (left) or ``>`` (right) for each column.
     notes : tuple of str
-        What has to be said below.
+        Lines below the table: how to read it, and its limits.
     """
 
     title: str
@@ -61,13 +61,16 @@ class Table:
     def of_columns(
         cls,
         title: str,
-        columns: Mapping[str, Sequence[Cell]],
+        columns: Mapping[str, Sequence[Cell | str]],
         left: Iterable[str],
         notes: Iterable[str] = (),
     ) -> Table:
-        """A table of named columns, those in `left` aligned to the left."""
+        """A table of named columns of cells or their texts, those in `left` aligned to the left."""
         align = "".join("<" if name in set(left) else ">" for name in columns)
-        rows = tuple(zip(*columns.values(), strict=True))
+        rows = tuple(
+            tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row)
+            for row in zip(*columns.values(), strict=True)
+        )
         return cls(title, tuple(columns), rows, align, tuple(notes))
 
 
@@ -80,7 +83,7 @@ def report_tables(report: Report) -> list[Table]:
 def results(report: Report) -> Table:
     """Quality of every solver on the test set."""
     outcomes = report.outcomes
-    columns = {"solver": [Cell(outcome.name) for outcome in outcomes]}
+    columns: dict[str, Sequence[Cell | str]] = {"solver": [one.name for one in outcomes]}
     against = f"against {report.baseline}"
     for metric in report.metrics:
         best = report.winners(metric)
@@ -90,11 +93,11 @@ def results(report: Report) -> Table:
         ]
         if metric == report.metrics[0] and report.comparisons:
             verdicts = {one.name: one.verdict for one in report.comparisons}
-            columns[against] = [Cell(verdicts.get(outcome.name, "-")) for outcome in outcomes]
-    columns["train s"] = [Cell(number(outcome.train_seconds, "{:.2f}")) for outcome in outcomes]
+            columns[against] = [verdicts.get(outcome.name, "-") for outcome in outcomes]
+    columns["train s"] = [number(outcome.train_seconds, "{:.2f}") for outcome in outcomes]
     columns["passes"] = _of_results(outcomes, "n_passes", "{:.1f}")
     columns["duality gap"] = _of_results(outcomes, "duality_gap", "{:.2g}")
-    columns["status"] = [Cell(outcome.status) for outcome in outcomes]
+    columns["status"] = [outcome.status for outcome in outcomes]
     return Table.of_columns("Results on the test set", columns, {"solver", against, "status"})
 
 
@@ -105,14 +108,14 @@ def comparisons(report: Report) -> Table | None:
         return None
     percent = f"{CONFIDENCE:.0%}".replace("%", " %")
     columns = {
-        "solver": [Cell(one.name) for one in found],
-        "difference": [Cell(number(one.difference, "{:+.4f}")) for one in found],
-        f"{percent} interval": [Cell(_interval(one)) for one in found],
-        "p (Holm)": [Cell(_p_value(one.p_holm)) for one in found],
-        "wins": [Cell(f"{one.wins:,}") for one in found],
-        "ties": [Cell(f"{one.ties:,}") for one in found],
-        "losses": [Cell(f"{one.losses:,}") for one in found],
-        "verdict": [Cell(one.verdict) for one in found],
+        "solver": [one.name for one in found],
+        "difference": [number(one.difference, "{:+.4f}") for one in found],
+        f"{percent} interval": [_interval(one) for one in found],
+        "p (Holm)": [_p_value(one.p_holm) for one in found],
+        "wins": [f"{one.wins:,}" for one in found],
+        "ties": [f"{one.ties:,}" for one in found],
+        "losses": [f"{one.losses:,}" for one in found],
+        "verdict": [one.verdict for one in found],
     }
     title = f"{found[0].metric} against {found[0].baseline}"
     return Table.of_columns(title, columns, {"solver", "verdict"}, _about_comparisons(report))
@@ -123,12 +126,12 @@ def costs(report: Report) -> Table | None:
     outcomes = report.succeeded
     if not any(outcome.costs for outcome in outcomes):
         return None
-    columns = {"solver": [Cell(outcome.name) for outcome in outcomes]}
+    columns = {"solver": [outcome.name for outcome in outcomes]}
     notes = []
     for key, title, form, about in COSTS:
         values = [cost(outcome, key) for outcome in outcomes]
         if not all(math.isnan(value) for value in values):
-            columns[title] = [Cell(form(value)) for value in values]
+            columns[title] = [form(value) for value in values]
             notes += [about] if about else []
     return Table.of_columns("Costs", columns, {"solver"}, notes)
 
@@ -139,15 +142,13 @@ def tuning(report: Report) -> Table | None:
     if not tuned:
         return None
     columns = {
-        "solver": [Cell(name) for name, _ in tuned],
-        "trials": [Cell(f"{summary.n_trials:,}") for _, summary in tuned],
-        "pruned": [Cell(f"{summary.n_pruned:,}") for _, summary in tuned],
-        "failed": [Cell(f"{summary.n_failed:,}") for _, summary in tuned],
-        "seconds": [Cell(number(summary.seconds, "{:.1f}")) for _, summary in tuned],
-        f"best {tuned[0][1].metric}": [
-            Cell(number(summary.best_value, "{:.4f}")) for _, summary in tuned
-        ],
-        "with": [Cell(_parameters(summary.best_params)) for _, summary in tuned],
+        "solver": [name for name, _ in tuned],
+        "trials": [f"{summary.n_trials:,}" for _, summary in tuned],
+        "pruned": [f"{summary.n_pruned:,}" for _, summary in tuned],
+        "failed": [f"{summary.n_failed:,}" for _, summary in tuned],
+        "seconds": [number(summary.seconds, "{:.1f}") for _, summary in tuned],
+        f"best {tuned[0][1].metric}": [number(one.best_value, "{:.4f}") for _, one in tuned],
+        "with": [_parameters(summary.best_params) for _, summary in tuned],
     }
     return Table.of_columns("Tuning", columns, {"solver", "with"})
 
@@ -160,16 +161,15 @@ def repeats(report: Report) -> Table | None:
     metric = report.metrics[0]
     values = [[one.get(metric, math.nan) for one in outcome.repeats] for outcome in outcomes]
     columns = {
-        "solver": [Cell(outcome.name) for outcome in outcomes],
-        "mean": [Cell(number(float(np.mean(row)), "{:.4f}")) for row in values],
+        "solver": [outcome.name for outcome in outcomes],
+        "mean": [number(float(np.mean(row)), "{:.4f}") for row in values],
         "deviation": [
-            Cell(number(float(np.std(row, ddof=1)) if len(row) > 1 else None, "{:.4f}"))
-            for row in values
+            number(float(np.std(row, ddof=1)) if len(row) > 1 else None, "{:.4f}") for row in values
         ],
     }
     for place in range(max(map(len, values))):
         columns[str(place + 1)] = [
-            Cell(number(row[place] if place < len(row) else None, "{:.4f}")) for row in values
+            number(row[place] if place < len(row) else None, "{:.4f}") for row in values
         ]
     return Table.of_columns(f"{metric} of each repetition", columns, {"solver"})
 
@@ -186,8 +186,10 @@ def disagreements(report: Report) -> Table | None:
     chosen = order[np.nan_to_num(spread[order]) > 0]
     if not len(chosen):
         return None
-    columns = {"query": [Cell(str(report.query_ids[q])) for q in chosen]}
-    columns["spread"] = [Cell(number(spread[q], "{:.4f}")) for q in chosen]
+    columns: dict[str, Sequence[Cell | str]] = {
+        "query": [str(report.query_ids[q]) for q in chosen],
+        "spread": [number(spread[q], "{:.4f}") for q in chosen],
+    }
     best = values[:, chosen] == report.best_value(metric, values[:, chosen])
     for outcome, row, wins in zip(outcomes, values, best, strict=True):
         columns[outcome.name] = [
@@ -255,9 +257,8 @@ COSTS = (
 """Key, title, format and explanation of each cost."""
 
 
-def _of_results(outcomes: Iterable[Outcome], name: str, form: str) -> list[Cell]:
-    values = [getattr(outcome.result, name, None) for outcome in outcomes]
-    return [Cell(number(value, form)) for value in values]
+def _of_results(outcomes: Iterable[Outcome], name: str, form: str) -> list[str]:
+    return [number(getattr(outcome.result, name, None), form) for outcome in outcomes]
 
 
 def _interval(one: Comparison) -> str:
@@ -271,10 +272,10 @@ def _p_value(p: float) -> str:
 
 
 def _parameters(params: Mapping[str, Any]) -> str:
-    shown = (
-        f"{value:.4g}" if isinstance(value, float) else str(value) for value in params.values()
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
     )
-    return ", ".join(f"{name}={value}" for name, value in zip(params, shown, strict=True))
 
 
 def _about_comparisons(report: Report) -> list[str]:
@@ -289,13 +290,11 @@ def _about_comparisons(report: Report) -> list[str]:
         ]
     notes = [
         f"difference: mean over {n:,} queries; interval: bootstrap over queries; p: paired "
-        "randomisation test, corrected by Holm's method for "
-        + count(len(found), "solver", "solvers")
-    ]
-    notes.append(
+        f"randomisation test, corrected by Holm's method for "
+        f"{count(len(found), 'solver', 'solvers')}",
         "interval and p say what to expect of these trained models on other queries, not of "
-        "training anew"
-    )
+        "training anew",
+    ]
     if most.smallest_p > 1 - CONFIDENCE:
         notes.append(
             f"{n} queries are too few: the smallest possible p is {most.smallest_p:.2g}, whatever "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count, cycle
 from typing import Any
 from xml.etree import ElementTree
 
@@ -33,8 +33,7 @@ _COLOURS = {
     **{colour: f"var(--c{place})" for place, colour in enumerate(PALETTE)},
 }
 """The page's variables: on white they are a little darker, in the dark a little lighter."""
-# The baseline has the first one.
-_MARKERS = "so^Dv<>Ph"
+_MARKERS = "o^Dv<>Ph"
 _DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 
 _RC: Any = {
@@ -90,16 +89,7 @@ class Style:
     linestyle: Any
 
 
-_BASELINE = Style(INK, _MARKERS[0], "solid")
-
-
-def _style(place: int) -> Style:
-    """Colour, marker and dashes each distinguish most solvers, together all of them."""
-    return Style(
-        PALETTE[place % len(PALETTE)],
-        _MARKERS[1 + place % (len(_MARKERS) - 1)],
-        _DASHES[place % len(_DASHES)],
-    )
+_BASELINE = Style(INK, "s", "solid")
 
 
 class Canvas:
@@ -114,11 +104,10 @@ class Canvas:
     """
 
     def __init__(self, names: Iterable[str], baseline: str | None) -> None:
-        places = itertools.count()
-        self.styles = {
-            name: _BASELINE if name == baseline else _style(next(places)) for name in names
-        }
-        self._numbers = itertools.count(1)
+        # Colour, marker and dashes each distinguish most solvers, together all of them.
+        styles = map(Style, cycle(PALETTE), cycle(_MARKERS), cycle(_DASHES))
+        self.styles = {name: _BASELINE if name == baseline else next(styles) for name in names}
+        self._numbers = count(1)
 
     @contextmanager
     def axes(self, height: float = 3.0, *, left: float = 0.85) -> Iterator[Any]:
@@ -149,8 +138,7 @@ class Canvas:
         stream = io.BytesIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         axes.figure.savefig(stream, format="svg", metadata=nothing)
-        prefix = f"p{next(self._numbers)}-"
-        return _inline_svg(stream.getvalue(), prefix, label, _COLOURS)
+        return _inline_svg(stream.getvalue(), f"p{next(self._numbers)}-", label)
 
     def key(self, name: str) -> str:
         """The sample of a legend as an SVG symbol: a piece of the solver's line, its marker."""
@@ -166,19 +154,11 @@ class Canvas:
         return picture.replace("<svg ", f'<symbol id="key-{place}" ').replace("</svg", "</symbol")
 
 
-def _inline_svg(picture: bytes, prefix: str, label: str, colours: Mapping[str, str]) -> str:
-    """The element ``svg`` without what a page must not have twice or at all.
+def _inline_svg(picture: bytes, prefix: str, label: str) -> str:
+    """The element ``svg`` of a file, without what a page must not have twice or at all.
 
-    Parameters
-    ----------
-    picture : bytes
-        An SVG file.
-    prefix : str
-        Before all ids, so that they differ from those of other pictures.
-    label : str
-        Describes the picture for those who do not see it.
-    colours : mapping of str
-        What stands in the page for each colour of the picture.
+    The prefix makes all ids different from those of other pictures; the label describes the
+    picture for those who do not see it.
     """
     root = ElementTree.fromstring(picture)
     needed = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', picture.decode()))
@@ -194,8 +174,10 @@ def _inline_svg(picture: bytes, prefix: str, label: str, colours: Mapping[str, s
         element.tag = _local(element.tag)
         element.attrib.clear()
         for key, value in attributes.items():
-            element.set(key, _adapted(key, value, prefix, colours))
-        _drop_line_breaks(element)
+            element.set(key, _adapt(key, value, prefix))
+        element.tail = (element.tail or "").strip()
+        if element.tag not in ("text", "tspan"):
+            element.text = (element.text or "").strip()
     for size in ("width", "height", "version"):
         root.attrib.pop(size, None)
     root.attrib |= {"role": "img", "aria-label": label}
@@ -207,13 +189,8 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _drop_line_breaks(element: ElementTree.Element) -> None:
-    element.tail = (element.tail or "").strip()
-    if element.tag not in ("text", "tspan"):
-        element.text = (element.text or "").strip()
-
-
-def _adapted(key: str, value: str, prefix: str, colours: Mapping[str, str]) -> str:
+def _adapt(key: str, value: str, prefix: str) -> str:
+    """The value of an attribute in the page."""
     if key == "id":
         return prefix + value
     if key == "href":
@@ -223,7 +200,7 @@ def _adapted(key: str, value: str, prefix: str, colours: Mapping[str, str]) -> s
     value = value.replace("url(#", f"url(#{prefix}")
     # The page has its own font.
     value = re.sub(r"font: ([\d.]+px)[^;]*", r"font-size: \1", value)
-    return re.sub(r"#[0-9a-f]{6}\b", lambda found: colours.get(found[0], found[0]), value)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda found: _COLOURS.get(found[0], found[0]), value)
 
 
 def room_for(labels: Iterable[str]) -> float:

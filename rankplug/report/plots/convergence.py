@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,21 +88,20 @@ def _draw_panel(group: list[Outcome], lowest: float, column: str, unit: str, can
                     markerfacecolor="none", markersize=9,
                 )  # fmt: skip
         plain_log_axis(axes.yaxis)
-        if column == "seconds" or _spans_decades(axes.dataLim):
+        limits = axes.dataLim
+        if column == "seconds" or limits.x1 > 30 * limits.x0 > 0:  # more than a decade
             plain_log_axis(axes.xaxis)
-        axes.set_xlabel(unit)
-        axes.set_ylabel("relative distance")
+        axes.set(xlabel=unit, ylabel="relative distance")
         names = ", ".join(outcome.name for outcome in group)
         return canvas.svg(axes, f"Convergence of {names} against {unit}")
 
 
 def _lower_bound(group: list[Outcome]) -> float:
     """The best certified bound of the minimum, or the smallest value found if there is none."""
-    results = [outcome.result for outcome in group if outcome.result is not None]
     certified = [
-        one.objective - one.duality_gap
-        for one in results
-        if one.objective is not None and one.duality_gap is not None
+        one.result.objective - one.result.duality_gap
+        for one in group
+        if one.result and one.result.objective is not None and one.result.duality_gap is not None
     ]
     return (
         max(certified) if certified else min(_read_columns(one, "objective").min() for one in group)
@@ -117,7 +115,3 @@ def _read_columns(outcome: Outcome, *columns: str) -> NDArray[np.float64]:
     values = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
     known: NDArray[np.float64] = values[np.isfinite(values).all(axis=1)].T
     return known
-
-
-def _spans_decades(limits: Any) -> bool:
-    return bool(limits.x0 > 0 and limits.x1 > 30 * limits.x0)

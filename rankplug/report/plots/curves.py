@@ -25,22 +25,25 @@ _SATISFIED = 0.98  # share of positives found where the early part of the ROC cu
 
 def curves(report: Report, canvas: Canvas) -> list[Plot]:
     """The curves that the data allow: they need the test set and every solver's scores."""
-    if report.test is None:
-        return []
     scored = [outcome for outcome in report.competitors if outcome.scores is not None]
-    if not scored:
+    if report.test is None or not scored:
         return []
-    return [*_ndcg(report, report.test, scored, canvas), *_roc(report.test, scored, canvas)]
+    return [
+        *_draw_ndcg(report, report.test, scored, canvas),
+        *_draw_roc(report.test, scored, canvas),
+    ]
 
 
-def _ndcg(
+def _draw_ndcg(
     report: Report, test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas
 ) -> list[Plot]:
-    longest = int(np.diff(test.query_ptr).max()) if isinstance(test, RankingData) else test.n_labels
+    longest = test.sizes.max() if isinstance(test, RankingData) else test.n_labels
     cutoffs = [k for k in _CUTOFFS if k <= longest]
-    metric = _gain_of(report)
     if len(cutoffs) < 2:
         return []
+    # The recipe's own NDCG if it has one, so that gain and discount are the same.
+    parsed = map(parse_metric, report.metrics)
+    metric = next((one for one in parsed if isinstance(one, Ndcg)), Ndcg())
     with canvas.axes() as axes:
         for outcome in scored:
             assert outcome.scores is not None
@@ -57,8 +60,8 @@ def _ndcg(
             low, high = confidence_intervals(measured, level=CONFIDENCE).T
             if not np.isnan(low).any():
                 axes.fill_between(cutoffs, low, high, color=style.color, alpha=0.1, linewidth=0)
-        axes.set_xlabel("cutoff k")
-        axes.set_ylabel(str(replace(metric, k=None)).replace("ndcg", "ndcg@k", 1))
+        name = str(replace(metric, k=None)).replace("ndcg", "ndcg@k", 1)
+        axes.set(xlabel="cutoff k", ylabel=name)
         svg = canvas.svg(axes, "NDCG at each cutoff of every solver")
     caption = (
         "Bands: 95 % for the mean of each solver alone, over queries. They may overlap where the "
@@ -67,13 +70,9 @@ def _ndcg(
     return [Plot("NDCG at each cutoff", svg, caption)]
 
 
-def _gain_of(report: Report) -> Ndcg:
-    """The recipe's own NDCG if it has one, so that gain and discount are the same."""
-    parsed = [parse_metric(name) for name in report.metrics]
-    return next((metric for metric in parsed if isinstance(metric, Ndcg)), Ndcg())
-
-
-def _roc(test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
+def _draw_roc(
+    test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas
+) -> list[Plot]:
     if not isinstance(test, RankingData) or len(np.unique(test.relevance)) != 2:
         return []
     positive = test.relevance == test.relevance.max()
@@ -100,8 +99,7 @@ def _roc(test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Ca
         axes.set_xlim(first / 2, end)
         plain_log_axis(axes.xaxis)
         axes.set_ylim(top=1.01)
-        axes.set_xlabel("false positive rate")
-        axes.set_ylabel("share of positives found")
+        axes.set(xlabel="false positive rate", ylabel="share of positives found")
         svg = canvas.svg(axes, "Early part of the ROC curve of every solver")
     caption = "At the left edge no negative is above: the markers are pos@top." + (
         " Mean over queries." if test.n_queries > 1 else ""

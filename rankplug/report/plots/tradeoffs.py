@@ -31,10 +31,10 @@ _LINE = {"color": INK, "linewidth": 1.0, "alpha": 0.6}
 def differences(report: Report, canvas: Canvas) -> list[Plot]:
     """Mean differences with their intervals; differences of the queries, sorted."""
     found = [one for one in report.comparisons if one.n_queries > 1 and one.name in canvas.styles]
-    return [_means(found, canvas), _queries(found, report, canvas)] if found else []
+    return [_draw_means(found, canvas), _draw_queries(found, report, canvas)] if found else []
 
 
-def _means(found: list[Comparison], canvas: Canvas) -> Plot:
+def _draw_means(found: list[Comparison], canvas: Canvas) -> Plot:
     labels = [shorten(one.name) for one in found]
     height = max(2.0, 0.9 + 0.34 * len(found))
     with canvas.axes(height, left=room_for(labels)) as axes:
@@ -56,7 +56,7 @@ def _means(found: list[Comparison], canvas: Canvas) -> Plot:
     return Plot("Mean difference", svg, caption)
 
 
-def _queries(found: list[Comparison], report: Report, canvas: Canvas) -> Plot:
+def _draw_queries(found: list[Comparison], report: Report, canvas: Canvas) -> Plot:
     values = {outcome.name: outcome.per_query for outcome in report.succeeded}
     with canvas.axes() as axes:
         for one in found:
@@ -66,9 +66,8 @@ def _queries(found: list[Comparison], report: Report, canvas: Canvas) -> Plot:
             style = canvas.styles[one.name]
             axes.plot(share, sorted_differences, color=style.color, linestyle=style.linestyle)
         axes.axhline(0.0, **_LINE)
-        axes.set_xlim(0, 100)
-        axes.set_xlabel("queries, % (largest difference first)")
         metric, baseline = report.metrics[0], report.baseline
+        axes.set(xlim=(0, 100), xlabel="queries, % (largest difference first)")
         axes.set_ylabel(f"{metric}, difference")
         svg = canvas.svg(axes, f"Differences to {baseline} in {metric} of all queries, sorted")
     caption = "Above zero the solver has the higher value, below zero the baseline."
@@ -97,8 +96,7 @@ def tradeoffs(report: Report, canvas: Canvas) -> list[Plot]:
                 axes.plot(*point, style.marker, color=style.color, markersize=8)
             axes.margins(0.12)
             plain_log_axis(axes.xaxis)
-            axes.set_xlabel(unit)
-            axes.set_ylabel(metric)
+            axes.set(xlabel=unit, ylabel=metric)
             plots.append(Plot(title, canvas.svg(axes, f"{metric} against {title.lower()}")))
     return plots
 
@@ -111,12 +109,10 @@ def learning(report: Report, canvas: Canvas) -> list[Plot]:
     metric = report.metrics[0]
     with canvas.axes() as axes:
         for outcome in curves:
-            seconds = [point.seconds for point in outcome.learning_curve]
-            quality = [point.quality for point in outcome.learning_curve]
+            _, seconds, quality = zip(*outcome.learning_curve, strict=True)
             axes.plot(seconds, quality, **vars(canvas.styles[outcome.name]))
         plain_log_axis(axes.xaxis)
-        axes.set_xlabel("training, seconds")
-        axes.set_ylabel(metric)
+        axes.set(xlabel="training, seconds", ylabel=metric)
         svg = canvas.svg(axes, f"{metric} against training time of every solver")
     caption = "Each point is a training of its own, ended after 1, 2, 4, 8, ... iterations."
     return [Plot("Quality against time", svg, caption)]
@@ -125,23 +121,18 @@ def learning(report: Report, canvas: Canvas) -> list[Plot]:
 def tuning(report: Report, canvas: Canvas) -> list[Plot]:
     """Trials by number and by time; a panel of its own where there were several objectives."""
     tuned = {one.name: one.tuning for one in report.outcomes if one.tuning and one.tuning.history}
-    plots = []
-    if tuned:
-        plots.append(_trials(tuned, "trial", canvas))
-        plots.append(_trials(tuned, "seconds", canvas))
-    plots += [_several(trials, canvas) for trials in report.pareto if len(trials.objectives) > 1]
-    return plots
+    plots = [_draw_trials(tuned, unit, canvas) for unit in ("trial", "seconds") if tuned]
+    several = [trials for trials in report.pareto if len(trials.objectives) > 1]
+    return plots + [_draw_objectives(trials, canvas) for trials in several]
 
 
-def _trials(tuned: dict[str, TuningSummary], unit: str, canvas: Canvas) -> Plot:
+def _draw_trials(tuned: dict[str, TuningSummary], unit: str, canvas: Canvas) -> Plot:
     with canvas.axes() as axes:
         for name, summary in tuned.items():
             style = canvas.styles[name]
-            values = np.array([value for _, _, value, _ in summary.history])
-            places = np.array(
-                [seconds if unit == "seconds" else i for i, (_, seconds, _, _)
-                 in enumerate(summary.history, start=1)]
-            )  # fmt: skip
+            _, seconds, history, _ = zip(*summary.history, strict=True)
+            values = np.array(history)
+            places = np.array(seconds if unit == "seconds" else range(1, len(values) + 1))
             done = ~np.isnan(values)
             better = np.maximum if parse_metric(summary.metric).greater_is_better else np.minimum
             axes.plot(places[done], values[done], style.marker, color=style.color, alpha=0.35)
@@ -155,14 +146,14 @@ def _trials(tuned: dict[str, TuningSummary], unit: str, canvas: Canvas) -> Plot:
                 transform=axes.get_xaxis_transform(), clip_on=False,
             )  # fmt: skip
         metric = next(iter(tuned.values())).metric
-        axes.set_xlabel("seconds since the start" if unit == "seconds" else "trial")
-        axes.set_ylabel(f"{metric}, validation")
+        label = "seconds since the start" if unit == "seconds" else "trial"
+        axes.set(xlabel=label, ylabel=f"{metric}, validation")
         svg = canvas.svg(axes, f"{metric} of the trials of tuning, by {unit}")
     caption = "Lines: the best so far. Crosses at the lower edge: pruned or failed."
     return Plot("Trials" if unit == "trial" else "Trials by time", svg, caption)
 
 
-def _several(found: ParetoTrials, canvas: Canvas) -> Plot:
+def _draw_objectives(found: ParetoTrials, canvas: Canvas) -> Plot:
     """The first two objectives of each trial, and the trials that nobody beats in them."""
     points = [(values[1], values[0]) for _, values, _ in found.trials]
     signs = (-1 if found.maximise[1] else 1, 1 if found.maximise[0] else -1)
@@ -170,11 +161,11 @@ def _several(found: ParetoTrials, canvas: Canvas) -> Plot:
         style = canvas.styles[found.name]
         if points:
             best = front([(signs[0] * x, signs[1] * y) for x, y in points])
+            line = np.array(points)[best].T
             axes.plot(*np.array(points).T, style.marker, color=style.color, alpha=0.35)
-            axes.plot(*np.array(points)[best].T, style.marker, color=style.color)
-            axes.step(*np.array(points)[best].T, where="post", color=INK, alpha=0.4, linewidth=1.2)
-        axes.set_xlabel(found.objectives[1])
-        axes.set_ylabel(found.objectives[0])
+            axes.plot(*line, style.marker, color=style.color)
+            axes.step(*line, where="post", color=INK, alpha=0.4, linewidth=1.2)
+        axes.set(xlabel=found.objectives[1], ylabel=found.objectives[0])
         svg = canvas.svg(axes, f"Trials of {found.name} in two objectives")
     return Plot(f"{found.name}: {' and '.join(found.objectives)}", svg)
 

@@ -40,16 +40,16 @@ def weights(report: Report, canvas: Canvas) -> list[Plot]:
     spread = None if report.test is None else _deviation(report.test)
     found = []
     for outcome in report.competitors:
-        if outcome.result is not None:
-            influence = _influence(outcome.name, outcome.result.model, spread)
-            if influence is not None and influence.values.any():
-                found.append(influence)
+        assert outcome.result is not None
+        influence = _influence(outcome.name, outcome.result.model, spread)
+        if influence is not None and influence.values.any():
+            found.append(influence)
     if not found or len({len(one.values) for one in found}) != 1:
         return []
     strength = np.max([np.abs(one.shares) for one in found], axis=0)
     chosen = np.argsort(-strength, kind="stable")[:_MOST_FEATURES]
-    labels = _labels(report, chosen)
-    return [_panel(one, chosen, labels, canvas) for one in found]
+    labels = _label_features(report, chosen)
+    return [_draw_panel(one, chosen, labels, canvas) for one in found]
 
 
 def _influence(name: str, model: Model, spread: NDArray[np.float64] | None) -> _Influence | None:
@@ -81,20 +81,26 @@ def _deviation(data: RankingData | LabelRankingData) -> NDArray[np.float64]:
     return deviation
 
 
-def _labels(report: Report, chosen: NDArray[np.int64]) -> list[str]:
+def _label_features(report: Report, chosen: NDArray[np.int64]) -> list[str]:
     models = [outcome.result.model for outcome in report.succeeded if outcome.result is not None]
     names = next((model.feature_names for model in models if model.feature_names), None)
     return [f"column {i}" if names is None else shorten(names[i]) for i in chosen]
 
 
-def _panel(one: _Influence, chosen: NDArray[np.int64], labels: list[str], canvas: Canvas) -> Plot:
+def _draw_panel(
+    one: _Influence, chosen: NDArray[np.int64], labels: list[str], canvas: Canvas
+) -> Plot:
     shares = one.shares[chosen]
     places = np.arange(len(chosen))
     colors = [POSITIVE if share >= 0 else NEGATIVE for share in shares] if one.signed else INK
     with canvas.axes(0.8 + 0.21 * len(chosen), left=room_for(labels)) as axes:
-        axes.barh(places, shares, height=0.62, color=colors, alpha=1.0 if one.signed else 0.55)
+        alpha = 1.0 if one.signed else 0.55
+        bars = axes.barh(places, shares, height=0.62, color=colors, alpha=alpha)
         if one.signed:
-            _print_signs(axes, shares)
+            # Signs in ink, for those who do not see the colours.
+            signs = ["+" if share > 1 else "−" if share < -1 else "" for share in shares]  # noqa: RUF001
+            axes.bar_label(bars, signs, padding=4)
+            axes.margins(x=0.08)
             axes.axvline(0.0, color=INK, linewidth=0.8)
         axes.set_yticks(places, labels)
         axes.set_ylim(len(chosen) - 0.4, -0.6)
@@ -104,18 +110,3 @@ def _panel(one: _Influence, chosen: NDArray[np.int64], labels: list[str], canvas
         axes.set_xlabel("% of the largest")
         svg = canvas.svg(axes, f"Features of {one.name}")
     return Plot(one.name, svg, f"Largest: {largest:.3g}.")
-
-
-def _print_signs(axes: object, shares: NDArray[np.float64]) -> None:
-    """The signs in ink, for those who do not see the colours."""
-    for place, share in enumerate(shares):
-        if abs(share) > 1:
-            axes.annotate(  # type: ignore[attr-defined]
-                "+" if share > 0 else "−",  # noqa: RUF001
-                (share, place),
-                xytext=(4 if share > 0 else -4, 0),
-                textcoords="offset points",
-                ha="left" if share > 0 else "right",
-                va="center",
-            )
-    axes.margins(x=0.08)  # type: ignore[attr-defined]
