@@ -12,6 +12,7 @@ from dask.delayed import delayed
 from distributed import Future
 
 from rankplug.dask.cluster import Cluster, release, same_future, unique_name
+from rankplug.dask.pieces import pieces_of
 from rankplug.dask.reading import (
     Crossing,
     Ends,
@@ -21,7 +22,6 @@ from rankplug.dask.reading import (
     find_crossings,
     ids_of,
     may_overlap,
-    pieces_of,
     read_partition,
     require_one_kind,
     take_query,
@@ -51,9 +51,10 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
         If the collections do not fit together, the rows of some partition are no ranking data, or
         a query has rows in several partitions and not at their borders.
     """
-    read = delayed(read_partition, pure=False)
-    parts = pieces_of(X, y, qid, sample_weight)
-    futures = cluster.compute([read(number, *part) for number, part in enumerate(parts)])
+    read = delayed(_read_piece, pure=False)
+    with cluster.client.as_current():  # which decides how Dask shuffles rows
+        pieces = pieces_of(X, y, qid, sample_weight)
+    futures = cluster.compute([read(number, piece) for number, piece in enumerate(pieces)])
     try:
         ends, filled = _ends(cluster, futures)
         require_one_kind(ends)
@@ -63,6 +64,13 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
         return _assemble(cluster, filled, runs, crossings)
     finally:
         release(futures)
+
+
+def _read_piece(number: int, piece: dict[str, Any]) -> RankingData | Refusal | None:
+    """A task: check the rows of a partition; None if it has none."""
+    return read_partition(
+        number, piece["X"], piece["y"], piece.get("qid"), piece.get("sample_weight")
+    )
 
 
 def _ends(cluster: Cluster, futures: Sequence[Future]) -> tuple[list[Ends], list[Future]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
@@ -19,17 +20,18 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.dask.data import ClusterData
-from rankplug.data import RankingData
+from rankplug.dask.pieces import has_queries
+from rankplug.data import RankingData, tables
 from rankplug.estimators.base import SolverEstimator, mean_of_defined
 from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
-from rankplug.exceptions import DataError, ParameterError
+from rankplug.exceptions import DataError, DataWarning, ParameterError
 from rankplug.io import PreparedFolder
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.solver import Solver
 
 __all__ = ["Ranker"]
 
-_FITTED = ("model_", "result_", "n_features_in_", "feature_names_in_")
+_FITTED = ("model_", "result_", "n_queries_in_", "n_features_in_", "feature_names_in_")
 
 
 class Ranker(SolverEstimator):
@@ -56,6 +58,8 @@ class Ranker(SolverEstimator):
     model_ : Model
         It predicts, saves and loads without a cluster.
     result_ : SolverResult
+    n_queries_in_ : int
+        Number of queries of the training data.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if the training features had names.
@@ -91,11 +95,16 @@ class Ranker(SolverEstimator):
         X : dask.array.Array, dask.dataframe.DataFrame, str, Path, PreparedFolder or ClusterData
             Features of shape (n_samples, n_features), or all data: a prepared folder that every
             worker sees under the same path, or data on the cluster, which are left there.
+            Collections may come from anywhere, best all columns from one DataFrame: then they are
+            read, joined or shuffled together, once. The index is not looked at, but where
+            DataFrames differ in partitions and their divisions say how the rows belong together.
         y : Array or Series of shape (n_samples,)
             Relevance, any real numbers; the higher, the better.
         qid : Array or Series of shape (n_samples,)
             Query of each row, integers or strings. Rows of a query must be in one partition or
-            on both sides of a border between partitions.
+            on both sides of a border between partitions. If it is omitted, a DataFrame's column
+            ``qid`` says it; if there is none and `X` has one partition, all rows are one query,
+            with a `DataWarning`.
         sample_weight : Array or Series of shape (n_samples,), optional
             Constant within a query.
 
@@ -110,8 +119,17 @@ class Ranker(SolverEstimator):
             self.__dict__.pop(name, None)
         solver = self._new_solver()
         with self._open(X, y, qid, sample_weight) as data:
+            if _without_queries(X, qid) and not solver.tags.one_query:
+                warnings.warn(
+                    f"qid is not given: all {data.n_samples} rows are ranked as one query. If they "
+                    "belong to several, pass qid=df['qid'] or a DataFrame with a column 'qid'; if "
+                    "they are one, say so by a qid that is constant, as in df.assign(qid=0)",
+                    DataWarning,
+                    stacklevel=2,
+                )
             result = solver.solve(data, random_state=self.random_state)
         self.result_ = result
+        self.n_queries_in_ = data.n_queries
         self.model_ = scaled_model(result.model, data.scaling)
         self.n_features_in_ = data.n_features
         if data.feature_names is not None:
@@ -124,21 +142,32 @@ class Ranker(SolverEstimator):
         Parameters
         ----------
         X : Dask Array or DataFrame, or an array or table in this process
+            A table may have its queries in a column ``qid``.
 
         Returns
         -------
         dask.array.Array, dask.dataframe.Series or ndarray of shape (n_samples,)
-            That of a Dask collection is computed partition by partition, and only when asked for.
+            That of a Dask collection has its partitions (``df.assign(score=...)`` takes it), and
+            is computed partition by partition, only when asked for.
         """
         check_is_fitted(self)
-        return _predict_lazily(self.model_, X) if is_dask_collection(X) else super().predict(X)
+        if is_dask_collection(X):
+            return _predict_lazily(self.model_, X)
+        features, _ = tables.without_query_column(X, given=False, known=self._names())
+        return super().predict(features)
 
     def score(self, X: Any, y: Any = None, *, qid: Any = None, sample_weight: Any = None) -> float:
         """Mean NDCG@10 over the queries that have a relevant row, as `rankplug.Ranker.score`.
 
-        Parameters and errors are those of `fit`.
+        Parameters and errors are those of `fit`. A ranker that was trained on several queries
+        needs those of `X`.
         """
         check_is_fitted(self)
+        if self.n_queries_in_ > 1 and _without_queries(X, qid):
+            raise DataError(
+                "score needs the queries, as fit had some: pass qid=df['qid'], or X as a DataFrame "
+                "with a column 'qid'"
+            )
         with self._open(X, y, qid, sample_weight) as data:
             return _mean_ndcg(self.model_, data)
 
@@ -157,7 +186,7 @@ class Ranker(SolverEstimator):
     ) -> AbstractContextManager[ClusterData]:
         """The data, forgotten by the cluster at the end if they are not the caller's."""
         options: dict[str, Any] = {"client": self.client, "timeout": self.timeout}
-        complete = isinstance(X, ClusterData | PreparedFolder | str | os.PathLike)
+        complete = _is_complete(X)
         if complete and not (y is None and qid is None and sample_weight is None):
             raise ParameterError("y, qid and sample_weight come with such X: leave them out")
         if isinstance(X, ClusterData):
@@ -166,6 +195,16 @@ class Ranker(SolverEstimator):
             folder = X if isinstance(X, PreparedFolder) else Path(X)
             return ClusterData.from_prepared(folder, **options)
         return ClusterData.from_collections(X, y, qid, sample_weight, **options)
+
+
+def _is_complete(X: Any) -> bool:
+    """Whether relevance and queries come with `X`."""
+    return isinstance(X, ClusterData | PreparedFolder | str | os.PathLike)
+
+
+def _without_queries(X: Any, qid: Any) -> bool:
+    """Whether nobody says which rows are of one query."""
+    return qid is None and not _is_complete(X) and not has_queries(X)
 
 
 def _predict_lazily(model: Model, X: Any) -> Any:
@@ -180,13 +219,20 @@ def _predict_lazily(model: Model, X: Any) -> Any:
     DataError
         At once if the columns of `X` are not the model's; if values are not valid, when computed.
     """
-    _require_columns(model, X)
     sent = delayed(model, pure=False)
     if isinstance(X, da.Array):
+        _require_columns(model, X)
         blocks = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         return blocks.map_blocks(_score, sent, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+    names = model.feature_names
+    if tables.QUERY_COLUMN not in (names or ()):
+        X = X[[name for name in X.columns if str(name) != tables.QUERY_COLUMN]]
+    _require_columns(model, X)
+    if names is not None:  # files need not be read for other columns
+        X = X[[name for name in X.columns if str(name) in names]]
     meta = pd.Series([], dtype=np.float64, name="score")
-    return X.map_partitions(_score_column, sent, meta=meta)
+    # Enforced metadata are looked up by the scheduler, which cannot compute those of `from_map`.
+    return X.map_partitions(_score_column, sent, meta=meta, enforce_metadata=False)
 
 
 def _mean_ndcg(model: Model, data: ClusterData) -> float:

@@ -1,10 +1,9 @@
-"""Reading Dask collections: pieces of rows, checked on the workers; queries cut by borders.
+"""Partitions of rows, checked on the workers; queries cut by the borders between them.
 
-1. `pieces_of` cuts the collections of a caller at the same rows.
-2. `read_partition` makes ranking data of each piece, on a worker; `ends_of` says where it begins
-   and ends.
-3. `find_crossings` finds the queries with rows in several partitions, from these ends.
-4. `assemble` puts partitions and such queries together, on a worker.
+1. `read_partition` makes ranking data of the rows, on a worker; `ends_of` says where it begins and
+   ends.
+2. `find_crossings` finds the queries with rows in several partitions, from these ends.
+3. `assemble` puts partitions and such queries together, on a worker.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import dask
-import dask.array as da
 import numpy as np
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from rankplug.data import RankingData
@@ -32,7 +28,6 @@ __all__ = [
     "find_crossings",
     "ids_of",
     "may_overlap",
-    "pieces_of",
     "read_partition",
     "require_one_kind",
     "take_query",
@@ -67,95 +62,6 @@ class Crossing:
     partitions: tuple[int, ...]
 
 
-def pieces_of(
-    X: Any, y: Any, qid: Any, sample_weight: Any
-) -> list[tuple[Delayed, Delayed, Delayed | None, Delayed | None]]:
-    """The partitions of `X` with the rows of the others that stand beside them.
-
-    Raises
-    ------
-    DataError
-        If something is not a Dask collection, or they are not cut at the same rows.
-    """
-    if not (dask.is_dask_collection(X) and getattr(X, "ndim", 0) == 2):
-        raise DataError(
-            f"X must be a two-dimensional Dask Array or a Dask DataFrame, not {_type_name(X)}: use "
-            "dask.array.from_array or dask.dataframe.from_pandas, or rankplug.Ranker for data in "
-            "this process"
-        )
-    rows = _row_chunks(X)
-    features = _partitions(X)
-    beside = {"y": y, "qid": qid, "sample_weight": sample_weight}
-    parts = {
-        name: [None] * len(features) if values is None else _cut_alike(name, values, rows, features)
-        for name, values in beside.items()
-    }
-    if y is None:
-        raise DataError("y is missing: pass the relevance of each row")
-    if qid is None and len(features) > 1:
-        raise DataError(
-            f"qid is missing: without it all rows are one query, but X has {len(features)} "
-            "partitions; pass the query of each row"
-        )
-    return list(zip(features, parts["y"], parts["qid"], parts["sample_weight"], strict=True))
-
-
-def _cut_alike(name: str, values: Any, rows: Any, features: Sequence[Delayed]) -> list[Delayed]:
-    if not dask.is_dask_collection(values) or not hasattr(values, "ndim"):
-        raise DataError(
-            f"{name} must be a Dask Array or Series as X is one, not {_type_name(values)}: the "
-            "rows of all of them are needed in the same partitions"
-        )
-    if isinstance(values, da.Array):
-        values = _flatten(name, values)
-        if rows is not None and not _unknown(values) and values.chunks[0] != rows:
-            if sum(values.chunks[0]) != sum(rows):
-                raise DataError(
-                    f"X has {sum(rows)} rows but {name} has {sum(values.chunks[0])} values"
-                )
-            values = values.rechunk((rows,))
-    parts = _partitions(values)
-    if len(parts) != len(features):
-        raise DataError(
-            f"X has {len(features)} partitions but {name} has {len(parts)}: cut them at the same "
-            "rows, best by taking all of them from one DataFrame, or make chunk sizes known "
-            "(array.compute_chunk_sizes()) and rechunk"
-        )
-    return parts
-
-
-def _partitions(X: Any) -> list[Delayed]:
-    """The partitions of a collection, each with all its columns."""
-    if isinstance(X, da.Array):
-        if X.ndim == 2 and X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
-        return list(X.to_delayed().ravel())
-    return list(X.to_delayed())
-
-
-def _flatten(name: str, values: da.Array) -> da.Array:
-    if values.ndim == 2 and values.shape[1] == 1:
-        return values[:, 0]
-    if values.ndim != 1:
-        raise DataError(f"{name} has {values.ndim} dimensions; it needs one value per row of X")
-    return values
-
-
-def _row_chunks(X: Any) -> tuple[int, ...] | None:
-    """Rows of each partition, None where Dask does not know."""
-    if not isinstance(X, da.Array) or _unknown(X):
-        return None
-    return tuple(X.chunks[0])
-
-
-def _unknown(array: da.Array) -> bool:
-    return bool(np.isnan(array.chunks[0]).any())
-
-
-def _type_name(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
 def read_partition(
     number: int, X: Any, y: Any, qid: Any, sample_weight: Any
 ) -> RankingData | Refusal | None:
@@ -163,10 +69,28 @@ def read_partition(
     if X.shape[0] == 0 and len(y) == 0:
         return None
     try:
+        for name, values in (("y", y), ("qid", qid), ("sample_weight", sample_weight)):
+            _require_same_order(name, values, X)
         data = RankingData.from_arrays(X, y, qid, sample_weight=sample_weight)
     except DataError as error:
         return Refusal(f"partition {number}: {error}")
     return data if data.order is None else replace(data, order=None)
+
+
+def _require_same_order(name: str, values: Any, X: Any) -> None:
+    """Raise `DataError` if a frame's labels are those of `X` in another order."""
+    own, other = getattr(X, "index", None), getattr(values, "index", None)
+    if own is None or other is None or len(own) != len(other) or own.equals(other):
+        return
+    try:
+        moved = own.sort_values().equals(other.sort_values())
+    except TypeError:  # labels of several types have no order: they are not compared
+        return
+    if moved:
+        raise DataError(
+            f"the rows of {name} are not in the order of those of X: their index has the same "
+            "labels in another order; take both from one DataFrame, after it was shuffled or sorted"
+        )
 
 
 def ends_of(number: int, data: RankingData | Refusal | None) -> Ends | Refusal | None:
