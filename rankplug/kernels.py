@@ -13,9 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from rankplug.data import Matrix, row_blocks, row_slice
+from rankplug.data import Matrix, row_blocks, row_slice, to_dense
 from rankplug.exceptions import DataError
 
 __all__ = [
@@ -204,10 +203,7 @@ def _variance(X: Matrix) -> float:
 
 
 def _products(X: Matrix, Z: Matrix) -> NDArray[np.float64]:
-    products: Any = X @ Z.T
-    if sparse.issparse(products):
-        products = products.toarray()
-    return np.array(products, dtype=np.float64, order="C")
+    return np.array(to_dense(X @ Z.T), dtype=np.float64, order="C")
 
 
 class KernelCache:

@@ -77,7 +77,7 @@ class A2dm2TopPush(TopSolver):
     name = "a2dm2"
     tags = TopSolver.tags.replace(
         reference="Kadkhodaie et al., Accelerated alternating direction method of multipliers, "
-        "KDD 2015",
+        "KDD 2015"
     )
     _near_one = 10.0
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
+from rankplug.data import to_dense
 from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Vector
 from rankplug.optim.cholesky import factorise
@@ -163,7 +164,7 @@ class TopSplit:
         problem, m = self.problem, self._m
         order = np.concatenate((problem.pos_places, problem.neg_places))
         X = problem.rows.gather()
-        matrix = _dense(X @ X.T)[np.ix_(order, order)] / self.lam
+        matrix = to_dense(X @ X.T)[np.ix_(order, order)] / self.lam
         queries = np.arange(problem.n_queries)
         query = np.concatenate((problem.of_positives(queries), problem.of_negatives(queries)))
         matrix += (query[:, None] == query) / self.lam1[query]
@@ -218,13 +219,9 @@ class TopSplit:
             ones = sparse.csr_array(
                 (np.ones(n_rows), np.arange(n_rows), within), shape=(last - first, n_rows)
             )
-            sums[first:last] += _dense(ones @ block)
-            gram += _dense(block.T @ block)
+            sums[first:last] += to_dense(ones @ block)
+            gram += to_dense(block.T @ block)
         return sums, gram
-
-
-def _dense(X: Any) -> NDArray[np.float64]:
-    return np.asarray(X.toarray() if sparse.issparse(X) else X)
 
 
 def _squares(X: Any) -> Vector:

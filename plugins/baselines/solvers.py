@@ -14,7 +14,7 @@ from sklearn.base import clone, is_regressor
 from threadpoolctl import threadpool_limits
 
 from rankplug._fast.pairs import ActivePairs, Queries
-from rankplug.data import RankingData
+from rankplug.data import RankingData, to_dense
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Count, Parameter, Positive, Threads
@@ -116,18 +116,13 @@ def _wins_less_losses(data: RankingData) -> NDArray[np.float64]:
     for j in range(data.n_features):
         if interrupted():
             break
-        column: Any = data.X[:, [j]]
-        values = np.ascontiguousarray(_dense(column), dtype=np.float64).ravel()
+        values = np.ascontiguousarray(to_dense(data.X[:, [j]]), dtype=np.float64).ravel()
         pairs.update(values, 0.0)
         lost = pairs.count @ row_weight / 2
         pairs.update(values, _TIE)
         lost_or_tied = pairs.count @ row_weight / 2
         balance[j] = (total - lost_or_tied) - lost
     return balance
-
-
-def _dense(column: Any) -> Any:
-    return column if isinstance(column, np.ndarray) else column.toarray()
 
 
 class _RegressorOrName(Parameter):
@@ -194,11 +189,7 @@ class Pointwise(Baseline):
 
     def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
         """The regressor, and the penalty or the trees' size, whichever it has."""
-        from optuna.distributions import (
-            CategoricalDistribution,
-            FloatDistribution,
-            IntDistribution,
-        )
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         return {
             "regressor": CategoricalDistribution(tuple(_REGRESSORS)),
@@ -283,9 +274,7 @@ def _hist_gradient_boosting(solver: Pointwise) -> Any:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     return HistGradientBoostingRegressor(
-        max_iter=solver.n_estimators,
-        min_samples_leaf=solver.min_samples_leaf,
-        early_stopping=False,
+        max_iter=solver.n_estimators, min_samples_leaf=solver.min_samples_leaf, early_stopping=False
     )
 
 

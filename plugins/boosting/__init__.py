@@ -8,11 +8,7 @@ from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.lightgbm_solvers import LightGBMAllPairs, LightGBMLambdarank
 from rankplug_plugins.boosting.linear_start import LinearThenBoost, LinearThenTreesModel
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
-from rankplug_plugins.boosting.xgboost_solvers import (
-    XGBoostAllPairs,
-    XGBoostNdcg,
-    XGBoostPairwise,
-)
+from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs, XGBoostNdcg, XGBoostPairwise
 
 __all__ = [
     "LightGBMAllPairs",

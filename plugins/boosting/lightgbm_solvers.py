@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -34,17 +34,6 @@ _LARGEST_QUERY = 10_000  # that LightGBM's ranking objectives take
 _GAIN_STEPS = 1_000  # of real relevance, whose gains are made integers
 
 
-# What holds of all of them.
-_TAGS = SolverTags(
-    tasks=("query-document",),
-    problem="boosted trees",
-    reference="Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017",
-    exact=False,
-    validation=True,
-    requires=("lightgbm",),
-)
-
-
 class LightGBMTrees(BoostedTrees):
     """Boosted trees by LightGBM; a subclass says for which loss.
 
@@ -57,6 +46,14 @@ class LightGBMTrees(BoostedTrees):
     """
 
     library = "LightGBM"
+    tags = SolverTags(
+        tasks=("query-document",),
+        problem="boosted trees",
+        reference="Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017",
+        exact=False,
+        validation=True,
+        requires=("lightgbm",),
+    )
 
     num_leaves: Annotated[int, Integer(2, 131072)] = 31
     min_child_samples: Annotated[int, Integer(0)] = 20
@@ -148,9 +145,8 @@ class LightGBMLambdarank(LightGBMTrees):
     """
 
     name = "lightgbm-lambdarank"
-    tags = replace(
-        _TAGS,
-        problem="boosted trees on pairs with a top row, logistic loss weighed by change in NDCG",
+    tags = LightGBMTrees.tags.replace(
+        problem="boosted trees on pairs with a top row, logistic loss weighed by change in NDCG"
     )
 
     objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank"
@@ -213,8 +209,7 @@ class LightGBMAllPairs(LightGBMTrees):
     """
 
     name = "lightgbm-all-pairs"
-    tags = replace(
-        _TAGS,
+    tags = LightGBMTrees.tags.replace(
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Ke et al., LightGBM (2017), with the loss of Lee and Lin (2014)",
     )

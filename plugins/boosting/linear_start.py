@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from rankplug.data import Matrix, as_matrix
+from rankplug.data import Matrix, as_matrix, to_dense
 from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Parameter, Positive
@@ -19,7 +18,6 @@ from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, Solver, SolverResult, make_solver
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs
-from rankplug_plugins.boosting.xgboost_trees import XGBOOST_TAGS
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -61,8 +59,8 @@ class LinearThenBoost(XGBoostAllPairs):
     """
 
     name = "linear-then-boost"
-    tags = replace(
-        XGBOOST_TAGS,
+    tags = XGBoostAllPairs.tags.replace(
+        tasks=("query-document",),
         problem="a linear rankSVM, then boosted trees on all pairs from its scores",
         reference="Lee and Lin (2014), then Chen and Guestrin, KDD 2016",
     )
@@ -161,8 +159,7 @@ class LinearThenTreesModel(Model):
         """
         matrix: Any = as_matrix(X, self.feature_names)[0]
         of_trees = self.trees.contributions(matrix)
-        dense = matrix.toarray() if sparse.issparse(matrix) else matrix
-        return np.asarray(dense * self.linear.coef, dtype=np.float64), of_trees
+        return np.asarray(to_dense(matrix) * self.linear.coef, dtype=np.float64), of_trees
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {"linear": self.linear._write(folder), "trees": self.trees._write(folder)}

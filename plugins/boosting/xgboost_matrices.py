@@ -39,12 +39,7 @@ def quantile_matrix(
     """
     import xgboost
 
-    common = {
-        "missing": missing_value(zeros),
-        "max_bin": max_bin,
-        "nthread": n_threads,
-        "ref": ref,
-    }
+    common = {"missing": missing_value(zeros), "max_bin": max_bin, "nthread": n_threads, "ref": ref}
     with deferred():  # XGBoost asks for the data from C++, where exceptions get lost
         if isinstance(data, LabelRankingData):
             blocks = _label_blocks(data, relevance)
@@ -115,12 +110,7 @@ def _label_blocks(data: LabelRankingData, relevance: NDArray[np.float64]) -> Any
 
 
 def boost_on_cluster(
-    data: RemoteRankingData,
-    parameters: dict[str, Any],
-    *,
-    n_rounds: int,
-    zeros: str,
-    max_bin: int,
+    data: RemoteRankingData, parameters: dict[str, Any], *, n_rounds: int, zeros: str, max_bin: int
 ) -> Any:
     """The booster that ``xgboost.dask`` trains on the partitions where they are.
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.data import concatenate_ranges
 from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 
@@ -57,13 +58,8 @@ def list_patterns(data: Data) -> Layout:
     makes one pattern for each level of relevance that it beats, with the labels of that level.
     Either way, classes make one pattern an instance.
     """
-    example = np.repeat(np.arange(data.n_examples), data.sizes)
-    return _make_layout(data.relevance.ravel(), example, data.weights, data.n_labels or 1)
-
-
-def _make_layout(
-    relevance: Vector, group: Indices, group_weight: Vector, n_channels: int
-) -> Layout:
+    relevance, group_weight, n_channels = data.relevance.ravel(), data.weights, data.n_labels or 1
+    group = np.repeat(np.arange(data.n_examples), data.sizes)
     item = np.lexsort((relevance, group))
     item = item[~np.isnan(relevance[item])]
     relevance, group = relevance[item], group[item]
@@ -82,16 +78,9 @@ def _make_layout(
         lowest = level[group_ptr[group]]
         n_beaten = level - lowest
         own = np.repeat(np.arange(len(item)), n_beaten)
-        beaten = _count_from(lowest, n_beaten)
+        beaten = concatenate_ranges(lowest, n_beaten)
         begin, end = start[beaten], np.append(start, len(item))[beaten + 1]
     counts = group_weight[group[own]] > 0
     own, begin, end = own[counts], begin[counts], end[counts]
     weight = group_weight[group[own]]
     return Layout(item, relevance, group_ptr, n_channels, group[own], own, begin, end, weight)
-
-
-def _count_from(first: Indices, how_many: Indices) -> Indices:
-    """The ranges ``first[i] ... first[i] + how_many[i] - 1``, one after the other."""
-    ends = np.cumsum(how_many)
-    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - how_many, how_many)
-    return np.asarray(np.repeat(first, how_many) + within)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix, n_stored
+from rankplug.data import LabelRankingData, Matrix, concatenate_ranges, n_stored
 from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
 from rankplug.optim.bracket import Vector
@@ -29,47 +29,13 @@ _READS_OF_A_VISIT = 8.0  # of a group, about, with the steps that come with it
 _PRODUCTS_OF_A_KERNEL = 50.0  # that its exponential or power takes as long as, about
 
 
-class Weights(Protocol):
-    """What the schedules and the duality gap need of the weights."""
-
-    scores: fast.Scores
-    explicit: bool
-    """Whether all scores cost no more than a pass over the features."""
-
-    @property
-    def n_passes(self) -> float:
-        """Reads of all features so far; with kernels, the share of the matrix computed."""
-
-    @property
-    def n_evaluations(self) -> int:
-        """Kernels that the steps needed so far."""
-
-    @property
-    def n_certificate_evaluations(self) -> int:
-        """Kernels that only the first duality gap needed; later epochs find their rows longer."""
-
-    def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
-        """Let `visit` process these patterns, of which those without a gap need no row.
-
-        An interruption ends that early.
-        """
-
-    def of_items(self) -> Vector:
-        """Scores of all items."""
-
-    def squared_norm(self) -> float:
-        """Squared norm of the weights."""
-
-    def model(self) -> Model:
-        """The model with these weights."""
-
-
 class LinearWeights:
-    """Explicit weights: a vector for each label, or one for all documents."""
+    """Explicit weights: a vector for each label, or one for all documents.
 
-    explicit = True
-    n_evaluations = 0
-    n_certificate_evaluations = 0
+    All scores cost no more than a pass over the features, and no kernel is evaluated.
+    """
+
+    n_evaluations = n_certificate_evaluations = 0
 
     def __init__(self, data: Data, layout: Layout) -> None:
         self._data = data
@@ -83,25 +49,25 @@ class LinearWeights:
 
     @property
     def n_passes(self) -> float:
-        """See `Weights.n_passes`."""
+        """Reads of all features so far."""
         return float(self.scores.n_reads) / self._data.n_samples
 
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
-        """See `Weights.epoch`."""
+        """Let `visit` process these patterns; an interruption ends that early."""
         for number, part in enumerate(pieces(order, self._work)):
             visit(part, number > 0)
 
     def of_items(self) -> Vector:
-        """See `Weights.of_items`."""
+        """Scores of all items."""
         X: Any = self._data.X
         return np.ascontiguousarray(X @ self._by_feature(), dtype=np.float64).ravel()
 
     def squared_norm(self) -> float:
-        """See `Weights.squared_norm`."""
+        """Squared norm of the weights."""
         return float(np.vdot(self.scores.weights, self.scores.weights))
 
     def model(self) -> Model:
-        """See `Weights.model`."""
+        """The model with these weights."""
         if isinstance(self._data, LabelRankingData):
             return LabelLinearModel(self._by_feature().T, self._data.labels, copy=False)
         return LinearModel(self._by_feature().ravel())
@@ -121,8 +87,6 @@ class KernelWeights:
     `many_steps`, only those of patterns that have support or a gap, and make the others anew at
     their end. Where the rows of support patterns fill the cache, rows would be missing for that.
     """
-
-    explicit = False
 
     def __init__(
         self,
@@ -153,7 +117,7 @@ class KernelWeights:
             self._cache.rows,
             self._cache.place,
             self._cache.column,
-            _cost_of_row(X),
+            n_stored(X) / X.shape[0] + _PRODUCTS_OF_A_KERNEL,  # of a row, in scores
         )
         self._scores = np.asarray(self.scores.scores)
         self._many_steps = many_steps
@@ -163,16 +127,16 @@ class KernelWeights:
 
     @property
     def n_passes(self) -> float:
-        """See `Weights.n_passes`."""
+        """Kernels computed so far, as a share of the matrix."""
         return float(self._cache.n_evaluations) / self._X.shape[0] ** 2
 
     @property
     def n_evaluations(self) -> int:
-        """See `Weights.n_evaluations`."""
+        """Kernels that the steps needed so far; the others only the first duality gap needed."""
         return self._cache.n_evaluations - self.n_certificate_evaluations
 
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
-        """See `Weights.epoch`."""
+        """Let `visit` process these patterns, of which those without a gap need no row."""
         for part, rows in self._chunks(order, gap):
             if interrupted():
                 return
@@ -191,18 +155,18 @@ class KernelWeights:
             self._others_are_old = self.scores.n_columns < self._cache.n_columns
 
     def of_items(self) -> Vector:
-        """See `Weights.of_items`."""
+        """Scores of all items."""
         if self._others_are_old:
             self._make_others_anew()
             self._others_are_old = False
         return np.ascontiguousarray(self._scores[:, self._cache.column].T).ravel()
 
     def squared_norm(self) -> float:
-        """See `Weights.squared_norm`."""
+        """Squared norm of the weights."""
         return float(np.vdot(self._net(), self.of_items().reshape(self._X.shape[0], -1)))
 
     def model(self) -> Model:
-        """See `Weights.model`."""
+        """The model with these weights."""
         net = self._net()
         used = np.flatnonzero(net.any(axis=1))
         if len(used) == 0:
@@ -229,9 +193,8 @@ class KernelWeights:
     def _rows_of(self, groups: Indices) -> Indices:
         if self._n_rows is None:
             return groups
-        sizes = self._n_rows[groups]
-        shift = np.repeat(self._layout.group_ptr[groups] - (np.cumsum(sizes) - sizes), sizes)
-        return np.asarray(self._layout.item[shift + np.arange(len(shift))])
+        positions = concatenate_ranges(self._layout.group_ptr[groups], self._n_rows[groups])
+        return np.asarray(self._layout.item[positions])
 
     def _add_columns(self, rows: Indices, *, keep: bool) -> None:
         before = self._cache.n_columns
@@ -293,6 +256,5 @@ class KernelWeights:
         return net
 
 
-def _cost_of_row(X: Matrix) -> float:
-    """A row of the kernel matrix in scores, which take one product a support vector."""
-    return n_stored(X) / X.shape[0] + _PRODUCTS_OF_A_KERNEL
+Weights: TypeAlias = LinearWeights | KernelWeights
+"""What the schedules and the duality gap work with."""

@@ -37,11 +37,7 @@ def label_epoch_sparse(
     W: NDArray[np.float64],
 ) -> float: ...
 def label_epoch_kernel(
-    graphs: DualGraphs,
-    order: Indices,
-    row: Indices,
-    K: NDArray[np.float64],
-    S: NDArray[np.float64],
+    graphs: DualGraphs, order: Indices, row: Indices, K: NDArray[np.float64], S: NDArray[np.float64]
 ) -> float: ...
 def query_epoch_dense(graphs: DualGraphs, order: Indices, X: NDArray[Any], w: Vector) -> float: ...
 def query_epoch_sparse(

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.data import concatenate_ranges
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.optim.bracket import Vector
 from rankplug.parameters import Real
@@ -169,7 +170,7 @@ def _named_graphs(relevance: Vector, offset: Indices, group_weight: Vector, name
         group_ptr=np.searchsorted(group, np.arange(len(offset))),
         member_ptr=_make_pointers(size.reshape(-1, 2).sum(axis=1)),
         n_better=n_better.astype(np.int32),
-        member=layers.item[_list_ranges(begin, size)].astype(np.int32),
+        member=layers.item[concatenate_ranges(begin, size)].astype(np.int32),
         weight=np.ones(len(group)),
     )
 
@@ -196,13 +197,7 @@ def _find_layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _L
 def _pairs_with_later(first: Indices, last: Indices) -> tuple[Indices, Indices]:
     """Each index i with every one from ``first[i]`` to before ``last[i]``."""
     size = last - first
-    return np.repeat(np.arange(len(size)), size), _list_ranges(first, size)
-
-
-def _list_ranges(begin: Indices, size: Indices) -> Indices:
-    """The numbers ``begin[i], begin[i] + 1, ...``, ``size[i]`` of them for each i."""
-    total = int(size.sum())
-    return np.repeat(begin - (np.cumsum(size) - size), size) + np.arange(total)
+    return np.repeat(np.arange(len(size)), size), concatenate_ranges(first, size)
 
 
 def _make_pointers(size: Indices) -> Indices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,41 +25,6 @@ Indices: TypeAlias = NDArray[np.int64]
 Point: TypeAlias = tuple[NDArray[np.float64], ...]
 
 _MOST_ROWS = 256  # of the kernel matrix fetched at once, between two looks for a signal
-
-
-class DualProblem(Protocol):
-    """Dual variables and the weights they make."""
-
-    graphs: fast.DualGraphs
-    weights: NDArray[np.float64]  # what the dual variables make, linear in them
-
-    @property
-    def n_passes(self) -> float:
-        """Reads of all features so far."""
-
-    def epoch(self, order: Indices) -> float:
-        """Visit these groups; returns the largest change of a score that a step aimed at.
-
-        An interruption ends it early.
-        """
-
-    def scores(self) -> Vector:
-        """Scores of all items."""
-
-    def squared_norm(self) -> float:
-        """Squared norm of the weights."""
-
-    def point(self) -> Point:
-        """A copy of what `model` needs."""
-
-    def model(self, point: Point) -> Model:
-        """The model at an earlier point."""
-
-    def recompute(self) -> None:
-        """Make the weights again from the dual variables, without what rounding has added.
-
-        After an interruption they may be wrong.
-        """
 
 
 class _Linear:
@@ -86,7 +51,7 @@ class _Linear:
         self.n_passes = 0.0
 
     def epoch(self, order: Indices) -> float:
-        """See `DualProblem.epoch`."""
+        """Visit these groups; returns the largest change of a score that a step aimed at."""
         moved = 0.0
         for part in pieces(order, self._work):
             moved = max(moved, self._visit(part))
@@ -101,11 +66,11 @@ class _Linear:
         return float(self._dense_epoch(self.graphs, order, X, self.weights))
 
     def squared_norm(self) -> float:
-        """See `DualProblem.squared_norm`."""
+        """Squared norm of the weights."""
         return float(np.vdot(self.weights, self.weights))
 
     def point(self) -> Point:
-        """See `DualProblem.point`."""
+        """A copy of what `model` needs."""
         return (self.weights.copy(),)
 
 
@@ -133,18 +98,18 @@ class LinearLabels(_Linear):
         )
 
     def scores(self) -> Vector:
-        """See `DualProblem.scores`."""
+        """Scores of all items."""
         self.n_passes += 1
         weights = self.weights if self._sparse else self.weights.T
         return np.ascontiguousarray(self._X @ weights, dtype=np.float64).ravel()
 
     def model(self, point: Point) -> Model:
-        """See `DualProblem.model`."""
+        """The model at an earlier point."""
         coef = point[0].T if self._sparse else point[0]
         return LabelLinearModel(coef, self._labels)
 
     def recompute(self) -> None:
-        """See `DualProblem.recompute`."""
+        """Make the weights again from the dual variables, without what rounding has added."""
         self.n_passes += 1
         W = self._X.T @ self._incidence.net(self.graphs.dual).reshape(self._n_groups, -1)
         self.weights = np.ascontiguousarray(W if self._sparse else W.T, dtype=np.float64)
@@ -158,12 +123,7 @@ class KernelLabels:
     """
 
     def __init__(
-        self,
-        data: LabelRankingData,
-        graphs: Graphs,
-        bound: Vector,
-        kernel: Kernel,
-        cache_mb: float,
+        self, data: LabelRankingData, graphs: Graphs, bound: Vector, kernel: Kernel, cache_mb: float
     ) -> None:
         self._data = data
         self._kernel = kernel
@@ -182,7 +142,7 @@ class KernelLabels:
         return self._cache.n_evaluations / self._data.n_samples**2
 
     def epoch(self, order: Indices) -> float:
-        """See `DualProblem.epoch`."""
+        """Visit these groups; returns the largest change of a score that a step aimed at."""
         moved = 0.0
         size = min(self._cache.chunk_size, _MOST_ROWS)
         for begin in range(0, len(order), size):
@@ -198,19 +158,19 @@ class KernelLabels:
         return moved
 
     def scores(self) -> Vector:
-        """See `DualProblem.scores`."""
+        """Scores of all items."""
         return np.ascontiguousarray(self.weights.T).ravel()
 
     def squared_norm(self) -> float:
-        """See `DualProblem.squared_norm`."""
+        """Squared norm of the weights."""
         return float(np.vdot(self._net(), self.weights.T))
 
     def point(self) -> Point:
-        """See `DualProblem.point`."""
+        """A copy of what `model` needs."""
         return (self._net(),)
 
     def model(self, point: Point) -> Model:
-        """See `DualProblem.model`."""
+        """The model at an earlier point."""
         (net,) = point
         used = np.flatnonzero(net.any(axis=1))
         if len(used) == 0:
@@ -218,7 +178,7 @@ class KernelLabels:
         return KernelModel(self._kernel, self._data.X[used], net[used], self._data.labels)
 
     def recompute(self) -> None:
-        """See `DualProblem.recompute`."""
+        """Make the weights again from the dual variables, without what rounding has added."""
         net = self._net()
         used = np.flatnonzero(net.any(axis=1))
         self.weights[:] = 0.0
@@ -248,18 +208,25 @@ class LinearQueries(_Linear):
         self.graphs = _dual_graphs(graphs, data.query_ptr, data.relevance, bound, curvature)
 
     def scores(self) -> Vector:
-        """See `DualProblem.scores`."""
+        """Scores of all items."""
         self.n_passes += 1
         return np.asarray(self._X @ self.weights, dtype=np.float64)
 
     def model(self, point: Point) -> Model:
-        """See `DualProblem.model`."""
+        """The model at an earlier point."""
         return LinearModel(point[0])
 
     def recompute(self) -> None:
-        """See `DualProblem.recompute`."""
+        """Make the weights again from the dual variables, without what rounding has added."""
         self.n_passes += 1
         self.weights = np.asarray(self._X.T @ self._incidence.net(self.graphs.dual), dtype=float)
+
+
+DualProblem: TypeAlias = LinearLabels | KernelLabels | LinearQueries
+"""Dual variables, and `weights`, what they make, linear in them.
+
+An interruption ends an epoch early; after it the weights that `recompute` makes may be wrong.
+"""
 
 
 class _Incidence:

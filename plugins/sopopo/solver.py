@@ -13,14 +13,7 @@ from rankplug.models import Model
 from rankplug.objectives import largest_squared_norm
 from rankplug.optim.bracket import Bracket, Vector
 from rankplug.parameters import ChoiceOrFunction, Count, Positive
-from rankplug.solver import (
-    Data,
-    KernelSolver,
-    Monitor,
-    Objective,
-    SolverResult,
-    Status,
-)
+from rankplug.solver import Data, KernelSolver, Monitor, Objective, SolverResult, Status
 from rankplug.system.interruption import interrupted
 from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs, Weights, decompose
 from rankplug_plugins.sopopo.problems import (

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
+from rankplug.data import to_dense
 from rankplug.objectives import Rows, TopProblem
 from rankplug.optim.bracket import Vector
 from rankplug.optim.cholesky import factorise
@@ -47,12 +48,7 @@ class NewtonSystem:
     """
 
     def __init__(
-        self,
-        problem: TopProblem,
-        lam: float,
-        active: NDArray[np.bool_],
-        sigma: Vector,
-        face: Face,
+        self, problem: TopProblem, lam: float, active: NDArray[np.bool_], sigma: Vector, face: Face
     ) -> None:
         self._problem, self._lam, self._face, self._sigma = problem, lam, face, sigma
         pos_places = np.flatnonzero(active)
@@ -90,7 +86,7 @@ class NewtonSystem:
         if factorised:
             matrix = of_pos + of_neg - _gram(h, 1.0 / self._response)
             if of_faces:
-                matrix += self._capped_part(*map(_dense, of_faces))
+                matrix += self._capped_part(*map(to_dense, of_faces))
             matrix[np.diag_indices_from(matrix)] += self._lam
             dw = _solve_positive(matrix, right)
         else:
@@ -183,10 +179,6 @@ def _squares(X: Any, weight: Vector) -> Vector:
     """The diagonal of ``X' diag(weight) X``."""
     squares: Vector = X.power(2).T @ weight if sparse.issparse(X) else (X**2).T @ weight
     return squares
-
-
-def _dense(X: Any) -> NDArray[np.float64]:
-    return np.asarray(X.toarray() if sparse.issparse(X) else X)
 
 
 def _solve_positive(matrix: NDArray[np.float64], right: Vector) -> Vector:

@@ -51,7 +51,7 @@ class TopPush(TopSolver):
 
     name = "toppush"
     tags = TopSolver.tags.replace(
-        reference="Li, Jin and Zhou, Top rank optimization in linear time, NIPS 2014",
+        reference="Li, Jin and Zhou, Top rank optimization in linear time, NIPS 2014"
     )
 
     method: Literal["alm-newton", "apg"] = "alm-newton"

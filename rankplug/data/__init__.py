@@ -3,6 +3,7 @@
 from rankplug.data.arrays import (
     Matrix,
     as_matrix,
+    concatenate_ranges,
     even_spans,
     far_origin,
     n_stored,
@@ -12,6 +13,7 @@ from rankplug.data.arrays import (
     row_slice,
     stack_rows,
     take_rows,
+    to_dense,
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.labels import LabelRankingData, relevance_of_ranks
@@ -29,6 +31,7 @@ __all__ = [
     "Scaling",
     "Task",
     "as_matrix",
+    "concatenate_ranges",
     "even_spans",
     "expand_group",
     "far_origin",
@@ -46,4 +49,5 @@ __all__ = [
     "row_slice",
     "stack_rows",
     "take_rows",
+    "to_dense",
 ]

@@ -16,6 +16,7 @@ from rankplug.exceptions import DataError
 __all__ = [
     "Matrix",
     "as_matrix",
+    "concatenate_ranges",
     "csr_of_parts",
     "even_spans",
     "far_origin",
@@ -30,6 +31,7 @@ __all__ = [
     "row_slice",
     "stack_rows",
     "take_rows",
+    "to_dense",
 ]
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
@@ -133,6 +135,11 @@ def even_spans(starts: NDArray[np.int64], n_spans: int) -> list[tuple[int, int]]
     return list(pairwise(bounds.tolist()))
 
 
+def concatenate_ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers ``begin[i], begin[i] + 1, ...``, ``size[i]`` of them for each i."""
+    return np.repeat(begin - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+
+
 def far_origin(X: Matrix) -> NDArray[np.float64] | None:
     """Means of the columns that vary little beside their distance from 0, and 0 for the others.
 
@@ -198,6 +205,11 @@ def stack_rows(matrices: Sequence[Matrix]) -> Matrix:
     if any(sparse.issparse(matrix) for matrix in matrices):
         return sparse.csr_array(sparse.vstack(matrices, format="csr"))
     return np.concatenate(matrices)
+
+
+def to_dense(X: Any) -> NDArray[Any]:
+    """A matrix, dense or sparse, as a dense array."""
+    return np.asarray(X.toarray() if sparse.issparse(X) else X)
 
 
 def _reads_as_number(value: Any) -> bool:

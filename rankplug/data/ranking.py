@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from rankplug.data import tables
-from rankplug.data.arrays import Matrix, as_matrix, real_array, real_vector, stack_rows, take_rows
+from rankplug.data.arrays import (
+    Matrix,
+    as_matrix,
+    concatenate_ranges,
+    real_array,
+    real_vector,
+    stack_rows,
+    take_rows,
+)
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.queries import expand_group, group_queries
 from rankplug.data.scaling import Scaling
@@ -242,7 +250,7 @@ class RankingData(PreferenceData):
         chosen = self._positions(examples)
         sizes = self.sizes[chosen]
         query_ptr = np.concatenate(([0], np.cumsum(sizes)))
-        rows = np.repeat(self.query_ptr[chosen] - query_ptr[:-1], sizes) + np.arange(query_ptr[-1])
+        rows = concatenate_ranges(self.query_ptr[chosen], sizes)
         return RankingData(
             take_rows(self.X, rows),
             self.relevance[rows],

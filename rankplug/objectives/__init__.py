@@ -18,8 +18,13 @@ from rankplug.objectives.ranges import (
     largest_squared_norm,
     pairwise_c,
 )
-from rankplug.objectives.rows import Rows
-from rankplug.objectives.top import Scope, TopProblem, make_top_problem, warn_if_zero_is_optimal
+from rankplug.objectives.top import (
+    Rows,
+    Scope,
+    TopProblem,
+    make_top_problem,
+    warn_if_zero_is_optimal,
+)
 
 __all__ = [
     "Hinge",

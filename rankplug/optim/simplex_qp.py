@@ -64,11 +64,7 @@ def maximise_on_simplex(H: NDArray[np.float64], b: Vector, a: Vector, *, tol: fl
 
 
 def _maximise_on_support(
-    H: NDArray[np.float64],
-    shift: float,
-    gradient: Vector,
-    a: Vector,
-    support: NDArray[np.int64],
+    H: NDArray[np.float64], shift: float, gradient: Vector, a: Vector, support: NDArray[np.int64]
 ) -> None:
     """Change `a` to the maximiser on some variables, or on what is left of them.
 

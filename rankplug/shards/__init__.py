@@ -5,13 +5,7 @@ from rankplug.shards.interface import RemoteRankingData, Shards
 from rankplug.shards.local import LocalShards, open_shards
 from rankplug.shards.matrices import Vector
 from rankplug.shards.reductions import PairTotals, Reduction, pair_totals, pair_weights
-from rankplug.shards.state import (
-    Evaluate,
-    ShardState,
-    changes_state,
-    keeps_state,
-    state_after,
-)
+from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state, state_after
 
 __all__ = [
     "Evaluate",

@@ -91,9 +91,7 @@ class LocalShards(Shards):
 
 @contextmanager
 def open_shards(
-    data: PreferenceData,
-    query_weight: Vector,
-    n_threads: int | None = None,
+    data: PreferenceData, query_weight: Vector, n_threads: int | None = None
 ) -> Iterator[LocalShards]:
     """Cut the data into shards and start the threads for them.
 

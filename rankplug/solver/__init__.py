@@ -11,8 +11,15 @@ from rankplug.solver.families import (
 )
 from rankplug.solver.paths import iterate_path, path
 from rankplug.solver.registry import SolverInfo, list_solvers, make_solver, solver_class
-from rankplug.solver.result import Callback, Monitor, Progress, SolverResult, Status
-from rankplug.solver.tags import Objective, SolverTags
+from rankplug.solver.result import (
+    Callback,
+    Monitor,
+    Objective,
+    Progress,
+    SolverResult,
+    SolverTags,
+    Status,
+)
 
 __all__ = [
     "Callback",

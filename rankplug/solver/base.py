@@ -18,30 +18,16 @@ from sklearn.base import BaseEstimator, clone
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import Model
-from rankplug.parameters import (
-    Optional,
-    Parameter,
-    Real,
-    check_parameters,
-    collect_parameters,
-)
+from rankplug.parameters import Optional, Parameter, Real, check_parameters, collect_parameters
 from rankplug.shards import RemoteRankingData
-from rankplug.solver.result import Callback, Monitor, SolverResult
-from rankplug.solver.tags import Objective, SolverTags
+from rankplug.solver.result import Callback, Monitor, Objective, SolverResult, SolverTags
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = [
-    "AnyData",
-    "Data",
-    "RandomState",
-    "Solver",
-    "as_generator",
-    "check_validation",
-]
+__all__ = ["AnyData", "Data", "RandomState", "Solver", "as_generator", "check_validation"]
 
 _ROUNDING = 1e-8
 """By which share of 1 + |objective| rounding errors may put the lower bound above the objective."""

@@ -34,8 +34,7 @@ from rankplug.optim.preconditioners import PreconditionerName
 from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
 from rankplug.shards import Shards
 from rankplug.solver.base import Data, Solver
-from rankplug.solver.result import Monitor, SolverResult, Status
-from rankplug.solver.tags import Objective, SolverTags
+from rankplug.solver.result import Monitor, Objective, SolverResult, SolverTags, Status
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

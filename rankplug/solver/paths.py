@@ -53,8 +53,7 @@ def iterate_path(
     for C in values:
         clone(solver).set_params(C=C).check(data)
     return _until_interrupted(
-        iter(solver._solve_path(cast(Data, data), values, as_generator(random_state))),
-        solver.name,
+        iter(solver._solve_path(cast(Data, data), values, as_generator(random_state))), solver.name
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rankplug.exceptions import ParameterError, SolverUnavailableError, UnknownNameError, nearest
 from rankplug.solver.base import Solver
-from rankplug.solver.tags import SolverTags
+from rankplug.solver.result import SolverTags
 
 __all__ = ["SolverInfo", "list_solvers", "make_solver", "solver_class"]
 

@@ -35,7 +35,7 @@ def test_the_origin_of_columns_that_are_far_from_0(data):
 
 @pytest.mark.parametrize("part", [700, 2**19])
 def test_rows_from_another_origin(data, part, monkeypatch):
-    monkeypatch.setattr("rankplug.objectives.rows._PART_ELEMENTS", part)
+    monkeypatch.setattr("rankplug.objectives.top._PART_ELEMENTS", part)
     origin = np.array([0.0, 1.0, -3.0, 0.0, 1e3])
     index = np.flatnonzero(data.relevance)
     rows = Rows(data.X, index, origin)

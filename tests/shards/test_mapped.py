@@ -41,7 +41,7 @@ LAYOUTS = ["float64", "float32", "csr"]
 def small_parts(monkeypatch):
     """Several shards and parts of small data."""
     monkeypatch.setattr("rankplug.shards.local._SHARD_ELEMENTS", 700)
-    monkeypatch.setattr("rankplug.objectives.rows._PART_ELEMENTS", 700)
+    monkeypatch.setattr("rankplug.objectives.top._PART_ELEMENTS", 700)
 
 
 @pytest.fixture(scope="module")
