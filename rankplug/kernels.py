@@ -59,20 +59,6 @@ class Kernel:
     degree: int = 3
     coef0: float = 0.0
 
-    @classmethod
-    def for_data(
-        cls,
-        function: KernelName | KernelFunction,
-        gamma: float | None,
-        degree: int,
-        coef0: float,
-        X: Matrix,
-    ) -> Kernel:
-        """The kernel with these parameters; gamma is `default_gamma` of X if it is None."""
-        if gamma is None:
-            gamma = default_gamma(X) if function in ("rbf", "poly") else 1.0
-        return cls(function, gamma, degree, coef0)
-
     def __call__(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
         """The kernel of every row of `X` with every row of `Z`, of shape (len(X), len(Z)).
 

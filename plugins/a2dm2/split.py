@@ -18,13 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from scipy.sparse.linalg import LinearOperator, cg
 
 from rankplug.data import to_dense
 from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Vector
-from rankplug.optim.cholesky import factorise
-from rankplug.system.interruption import raise_if_overdue
+from rankplug.optim.linear_systems import conjugate_gradients, factorise
 
 __all__ = ["TopSplit"]
 
@@ -183,26 +181,15 @@ class TopSplit:
         squares = sum(_squares(block) for _, block in self.problem.rows.blocks())
         sizes = np.diff(self.problem.pos_ptr) + np.diff(self.problem.neg_ptr)
         diagonal = scale + rho * np.concatenate((squares, sizes))
-        shape = (len(scale), len(scale))
-        operator = LinearOperator(
-            shape,
-            matvec=lambda x: scale * x + rho * self.transposed(self.map_x(x)),
-            dtype=np.float64,
-        )
-        inverse = LinearOperator(shape, matvec=lambda x: x / diagonal, dtype=np.float64)
+
+        def product(x: Vector) -> Vector:
+            return scale * x + rho * self.transposed(self.map_x(x))
 
         def solve(v: Vector) -> Vector:
             nonlocal last
             right = rho * self.transposed(v)
-            last, _ = cg(
-                operator,
-                right,
-                x0=last,
-                rtol=_CG_TOLERANCE,
-                M=inverse,
-                callback=lambda _: raise_if_overdue(),
-            )
-            return np.asarray(last)
+            last = conjugate_gradients(product, right, diagonal, rtol=_CG_TOLERANCE, start=last)
+            return last
 
         return solve
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +30,7 @@ __all__ = ["Constant", "Pointwise", "SingleFeature"]
 # The least positive number: two scores differ by at least that much or are tied.
 _TIE = np.nextafter(0.0, 1.0)
 
+_REGRESSORS = ("ridge", "linear-svr", "random-forest", "hist-gradient-boosting")
 _LARGEST_SEED = 2**31 - 1  # scikit-learn takes 32 bits
 
 # Of numbers for liblinear: wide for any sensible scale, and their squares are far from the ends of
@@ -192,7 +192,7 @@ class Pointwise(Baseline):
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         return {
-            "regressor": CategoricalDistribution(tuple(_REGRESSORS)),
+            "regressor": CategoricalDistribution(_REGRESSORS),
             "C": FloatDistribution(1e-4, 100.0, log=True),
             "n_estimators": IntDistribution(20, 300, log=True),
             "min_samples_leaf": IntDistribution(1, 100, log=True),
@@ -201,7 +201,7 @@ class Pointwise(Baseline):
     def _find(self, data: RankingData, rng: np.random.Generator) -> Model:
         seed = int(rng.integers(_LARGEST_SEED))
         if isinstance(self.regressor, str):
-            regressor = _REGRESSORS[self.regressor](self)
+            regressor = self._make_regressor(self.regressor)
         else:
             regressor = clone(self.regressor)
         if regressor.get_params(deep=False).get("random_state", seed) is None:
@@ -220,22 +220,32 @@ class Pointwise(Baseline):
             return RegressorModel(regressor)
         return LinearModel(np.ravel(coef))
 
+    def _make_regressor(self, name: str) -> Any:
+        from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+        from sklearn.linear_model import Ridge
+        from sklearn.svm import LinearSVR
+
+        if name == "ridge":
+            return Ridge(alpha=1.0 / self.C)
+        if name == "linear-svr":
+            # The squared loss has a smooth primal problem, which does not need the data scaled.
+            return LinearSVR(C=self.C, loss="squared_epsilon_insensitive", dual=False)
+        if name == "random-forest":
+            return RandomForestRegressor(
+                n_estimators=self.n_estimators,
+                min_samples_leaf=self.min_samples_leaf,
+                max_features=1 / 3,  # Breiman's advice for regression
+                n_jobs=self._threads(),
+            )
+        return HistGradientBoostingRegressor(
+            max_iter=self.n_estimators,
+            min_samples_leaf=self.min_samples_leaf,
+            early_stopping=False,
+        )
+
     def _threads(self) -> int | None:
         """No more than there are processors: more cannot be made."""
         return None if self.n_threads is None else min(self.n_threads, available_cores())
-
-
-def _ridge(solver: Pointwise) -> Any:
-    from sklearn.linear_model import Ridge
-
-    return Ridge(alpha=1.0 / solver.C)
-
-
-def _linear_svr(solver: Pointwise) -> Any:
-    from sklearn.svm import LinearSVR
-
-    # The squared loss has a smooth primal problem, which does not need the data scaled.
-    return LinearSVR(C=solver.C, loss="squared_epsilon_insensitive", dual=False)
 
 
 def _require_moderate(data: RankingData, C: float) -> None:
@@ -257,33 +267,6 @@ def _require_moderate(data: RankingData, C: float) -> None:
             f"linear-svr: {' and '.join(wrong)}, but must lie between {low:g} and {high:g}: scale "
             "the features and the relevance, or change C"
         )
-
-
-def _random_forest(solver: Pointwise) -> Any:
-    from sklearn.ensemble import RandomForestRegressor
-
-    return RandomForestRegressor(
-        n_estimators=solver.n_estimators,
-        min_samples_leaf=solver.min_samples_leaf,
-        max_features=1 / 3,  # Breiman's advice for regression
-        n_jobs=solver._threads(),
-    )
-
-
-def _hist_gradient_boosting(solver: Pointwise) -> Any:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(
-        max_iter=solver.n_estimators, min_samples_leaf=solver.min_samples_leaf, early_stopping=False
-    )
-
-
-_REGRESSORS: dict[str, Callable[[Pointwise], Any]] = {
-    "ridge": _ridge,
-    "linear-svr": _linear_svr,
-    "random-forest": _random_forest,
-    "hist-gradient-boosting": _hist_gradient_boosting,
-}
 
 
 def _fit(regressor: Any, data: RankingData) -> None:

@@ -156,15 +156,6 @@ class BoostedTrees(Solver):
         monitor: Monitor,
         rng: np.random.Generator,
         valid: Data | None = None,
-    ) -> SolverResult:
-        return self._boost(data, valid, monitor, rng)
-
-    def _boost(
-        self,
-        data: Data,
-        valid: Data | None,
-        monitor: Monitor,
-        rng: np.random.Generator,
         start: Model | None = None,
     ) -> SolverResult:
         """Grow trees that add to the scores of `start`, which are 0 if it is None."""

@@ -86,6 +86,7 @@ class LinearThenBoost(XGBoostAllPairs):
         monitor: Monitor,
         rng: np.random.Generator,
         valid: Data | None = None,
+        start: Model | None = None,
     ) -> SolverResult:
         solver = self._linear_solver()
         linear = solver.solve(data, random_state=rng, time_limit=monitor.time_limit)
@@ -96,7 +97,7 @@ class LinearThenBoost(XGBoostAllPairs):
             )
         if linear.interrupted:
             return replace(linear, status="stopped", objective=None, duality_gap=None, n_iter=0)
-        result = self._boost(data, valid, monitor, rng, start)
+        result = super()._solve(data, None, monitor, rng, valid, start)
         assert isinstance(result.model, XGBoostModel)
         return replace(result, model=LinearThenTreesModel(start, result.model))
 

@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from scipy.sparse.linalg import LinearOperator, cg
 
 from rankplug.data import to_dense
 from rankplug.objectives import Rows, TopProblem
 from rankplug.optim.bracket import Vector
-from rankplug.optim.cholesky import factorise
-from rankplug.system.interruption import raise_if_overdue
+from rankplug.optim.linear_systems import conjugate_gradients, factorise
 from rankplug_plugins.toppush.cone import Face
 
 __all__ = ["NewtonSystem"]
@@ -116,16 +114,9 @@ class NewtonSystem:
             result += neg.transposed_dot(z[self._neg.places])
             return result
 
-        shape = (len(right), len(right))
-        direction, _ = cg(
-            LinearOperator(shape, matvec=product, dtype=np.float64),
-            right,
-            rtol=_CG_TOLERANCE,
-            maxiter=_MOST_CG_STEPS,
-            M=LinearOperator(shape, matvec=lambda v: v / diagonal, dtype=np.float64),
-            callback=lambda _: raise_if_overdue(),
+        return conjugate_gradients(
+            product, right, diagonal, rtol=_CG_TOLERANCE, maxiter=_MOST_CG_STEPS
         )
-        return np.asarray(direction)
 
 
 class _Active:

@@ -7,7 +7,6 @@ Pairwise problems sum over the pairs P of all queries: (i, j) with the same quer
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -42,7 +41,22 @@ __all__ = [
 ]
 
 
-class PairLoss(ABC):
+def _squared_hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores)
+    return pairs.squared_hinge(scores, coefficient)
+
+
+def _hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores)
+    return pairs.hinge(scores, coefficient)
+
+
+def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
+    pairs.update(scores, band=width)
+    return 0.5 / width * pairs.squared_hinge(scores, coefficient)
+
+
+class PairLoss:
     """A loss of all pairs, summed, at scores that follow the optimiser.
 
         loss(w) = sum over (i, j) in P of c_q(i,j) h(1 - (s_i - s_j)),   s = X w
@@ -64,6 +78,8 @@ class PairLoss(ABC):
 
     factor = 1.0
     """From the shards' products to gradients and Hessians, see `rankplug.shards.Evaluate`."""
+    evaluate: Evaluate
+    """The loss of a shard's pairs at some scores; can be sent to another process."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -71,11 +87,6 @@ class PairLoss(ABC):
         self._gradient: Vector | None = None  # of the shards, if known before it is asked for
         self._gradient_along: Vector | None = None
         self._is_first_step = False
-
-    @property
-    @abstractmethod
-    def evaluate(self) -> Evaluate:
-        """The loss of a shard's pairs at some scores; can be sent to another process."""
 
     @property
     def n_columns(self) -> int:
@@ -158,11 +169,7 @@ class SquaredHinge(PairLoss):
     """``h(t) = max(0, t)^2``."""
 
     factor = 2.0
-
-    @property
-    @override
-    def evaluate(self) -> Evaluate:
-        return _squared_hinge
+    evaluate = staticmethod(_squared_hinge)
 
 
 class Hinge(PairLoss):
@@ -171,10 +178,7 @@ class Hinge(PairLoss):
     Implements `rankplug.optim.bundle.LineLoss`.
     """
 
-    @property
-    @override
-    def evaluate(self) -> Evaluate:
-        return _hinge
+    evaluate = staticmethod(_hinge)
 
     @override
     def loss_along(self, step: float) -> float:
@@ -210,20 +214,18 @@ class SmoothedHinge(PairLoss):
 
     def __init__(self, shards: Shards, width: float = 1.0) -> None:
         super().__init__(shards)
-        self.width = width
-        self.factor = 1.0 / width
-
-    @property
-    @override
-    def evaluate(self) -> Evaluate:
-        return partial(_smoothed_hinge, self.width)
+        self._set_width(width)
 
     def narrow(self, width: float) -> float:
         """Change the width; return the new loss at the current point, without a pass over X."""
-        self.width = width
-        self.factor = 1.0 / width
+        self._set_width(width)
         self._gradient = None
         return float(self.shards.sum(Shard.stay, self.evaluate))
+
+    def _set_width(self, width: float) -> None:
+        self.width = width
+        self.factor = 1.0 / width
+        self.evaluate = partial(_smoothed_hinge, width)
 
     def hinge(self) -> float:
         """What the loss would be without smoothing, at the current point."""
@@ -232,21 +234,6 @@ class SmoothedHinge(PairLoss):
     def total_slope(self) -> float:
         """``sum over (i, j) in P of c_q(i,j) h'(1 - (s_i - s_j))`` at the current point."""
         return self.factor * float(self.shards.sum(Shard.clipped_slack))
-
-
-def _squared_hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
-    pairs.update(scores)
-    return pairs.squared_hinge(scores, coefficient)
-
-
-def _hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
-    pairs.update(scores)
-    return pairs.hinge(scores, coefficient)
-
-
-def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
-    pairs.update(scores, band=width)
-    return 0.5 / width * pairs.squared_hinge(scores, coefficient)
 
 
 @contextmanager

@@ -1,20 +1,42 @@
-"""Brackets of a minimum: the best point and lower bound of an iterative method, and its result."""
+"""Interfaces of iterative methods: a moving loss, the bracket of its minimum, and the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bracket", "Certified", "OnIteration", "Vector"]
+__all__ = ["Bracket", "Certified", "MovingLoss", "OnIteration", "Vector"]
 
 Vector: TypeAlias = NDArray[np.float64]
 OnIteration: TypeAlias = Callable[..., bool]
 """Called as ``report(n_iter, objective=..., ...)`` after each iteration; False stops."""
 Weights = TypeVar("Weights")
+
+
+class MovingLoss(Protocol):
+    """A convex loss of the scores X w of the current point, which only moves when told to."""
+
+    n_passes: float
+
+    @property
+    def n_columns(self) -> int:
+        """Length of a weight vector."""
+
+    def move_to(self, w: Vector | None) -> float:
+        """Go to `w` (0 for None) and return the loss there."""
+
+    def gradient(self) -> Vector:
+        """Gradient, or a subgradient, of the loss by the weights at the current point."""
+
+    def loss_along(self, step: float) -> float:
+        """Loss after `step` times the direction; needs no pass over X."""
+
+    def accept(self) -> None:
+        """Make the step last tried the current point; the direction stays."""
 
 
 @dataclass

@@ -26,7 +26,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from scipy import optimize
 
-from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
+from rankplug.optim.bracket import Bracket, Certified, MovingLoss, OnIteration, Vector
 from rankplug.optim.newton_cg import require_finite
 from rankplug.optim.simplex_qp import maximise_on_simplex
 from rankplug.system.interruption import Overdue
@@ -45,20 +45,8 @@ _MAX_EVALUATIONS = 12
 _LONGEST = 64.0  # times the way to the model's minimum
 
 
-class LineLoss(Protocol):
-    """A convex loss of the scores X w of a current point, and of points on a line from it."""
-
-    n_passes: float
-
-    @property
-    def n_columns(self) -> int:
-        """Length of a weight vector."""
-
-    def move_to(self, w: Vector | None) -> float:
-        """Go to `w` (0 for None) and return the loss there."""
-
-    def gradient(self) -> Vector:
-        """A subgradient by the weights at the current point."""
+class LineLoss(MovingLoss, Protocol):
+    """A loss with subgradients, at the current point and along a line from it."""
 
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current point to `w` the direction."""
@@ -66,17 +54,11 @@ class LineLoss(Protocol):
     def slope(self) -> float:
         """Slope along the direction at the current point."""
 
-    def loss_along(self, step: float) -> float:
-        """Loss after `step` times the direction; no pass over X."""
-
     def slope_along(self) -> float:
         """Slope along the direction at the step last tried."""
 
     def gradient_along(self) -> Vector:
         """A subgradient by the weights at the step last tried."""
-
-    def accept(self) -> None:
-        """Make the step last tried the current point; the direction stays."""
 
 
 class Planes:

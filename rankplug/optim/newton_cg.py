@@ -24,7 +24,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from rankplug.optim.bracket import OnIteration, Vector
+from rankplug.optim.bracket import MovingLoss, OnIteration, Vector
 from rankplug.system.interruption import Overdue, interrupted
 
 __all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "newton_cg"]
@@ -43,16 +43,8 @@ _CG_SHARE_OF_GOAL = 0.5  # of the gradient asked for; the rest is for the model'
 _LARGE_DECREASE = 10.0  # times what may be left: then the next step may bring more than that
 
 
-class LinearLoss(Protocol):
-    """A loss of the scores X w of the current point, which only moves when told to."""
-
-    n_passes: float
-
-    def move_to(self, w: Vector | None) -> float:
-        """Go to `w` (0 for None) and return the loss there."""
-
-    def gradient(self) -> Vector:
-        """Gradient of the loss by the weights at the current point."""
+class LinearLoss(MovingLoss, Protocol):
+    """A loss with a Hessian; the direction is gathered from the products with it."""
 
     def hessian_product(self, v: Vector) -> Vector:
         """Hessian of the loss at the current point times `v`; ``X v`` is remembered."""
@@ -62,12 +54,6 @@ class LinearLoss(Protocol):
 
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
-
-    def loss_along(self, step: float) -> float:
-        """Loss after `step` times the direction; needs no pass over X."""
-
-    def accept(self) -> None:
-        """Make the step last tried the current point."""
 
 
 class Preconditioner(Protocol):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from scipy import linalg
 
 from rankplug.exceptions import ParameterError
 from rankplug.optim.bracket import Vector
-from rankplug.optim.cholesky import Factor, factorise
+from rankplug.optim.linear_systems import Factor, factorise
 from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner
 
 __all__ = [
@@ -49,10 +49,6 @@ class PreconditionedLoss(LinearLoss, Protocol):
     """A loss that can estimate its Hessian."""
 
     @property
-    def n_columns(self) -> int:
-        """Length of a weight vector."""
-
-    @property
     def has_gram(self) -> bool:
         """Whether `hessian_gram` can be asked for."""
 
@@ -74,23 +70,39 @@ class Identity:
         """Do nothing."""
 
 
-class Diagonal:
-    """The inverse of ``1 + C diag(H)``."""
+class _Estimate:
+    """What is known of the Hessian at the current point, made again when it has become coarse."""
 
-    def __init__(self, loss: PreconditionedLoss) -> None:
-        self._estimate = _Estimate(loss.hessian_diagonal)
-
-    def at(self, C: float) -> Operator:
-        """The approximate inverse for this C."""
-        scale = 1.0 + C * np.maximum(self._estimate.current(), 0.0)
-        return lambda r: r / scale
+    def __init__(self, make: Callable[[], NDArray[np.float64]]) -> None:
+        self._make = make
+        self._made: NDArray[np.float64] | None = None
+        self._n_products = 0
 
     def observe(self, v: Vector, product: Vector) -> None:
         """Count the product; a direction of too many asks for a new estimate."""
-        self._estimate.n_products += 1
+        self._n_products += 1
+
+    def _current(self) -> NDArray[np.float64]:
+        """The estimate; a new one if there were many products since it was last asked for."""
+        if self._made is None or self._n_products > _COARSE:
+            self._made = self._make()
+        self._n_products = 0
+        return self._made
 
 
-class Cholesky:
+class Diagonal(_Estimate):
+    """The inverse of ``1 + C diag(H)``."""
+
+    def __init__(self, loss: PreconditionedLoss) -> None:
+        super().__init__(loss.hessian_diagonal)
+
+    def at(self, C: float) -> Operator:
+        """The approximate inverse for this C."""
+        scale = 1.0 + C * np.maximum(self._current(), 0.0)
+        return lambda r: r / scale
+
+
+class Cholesky(_Estimate):
     """The inverse of ``I + C G``, G the Hessian estimated from a sample of the data.
 
     A factorisation costs n_columns^3 / 3 for each C, less than an eigendecomposition that
@@ -98,17 +110,13 @@ class Cholesky:
     """
 
     def __init__(self, loss: PreconditionedLoss) -> None:
-        self._estimate = _Estimate(loss.hessian_gram)
+        super().__init__(loss.hessian_gram)
         self._factorised: tuple[NDArray[np.float64], float, Factor] | None = None
 
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
-        factor = self._factor(self._estimate.current(), C)
+        factor = self._factor(self._current(), C)
         return lambda r: np.asarray(linalg.cho_solve(factor, r, check_finite=False))
-
-    def observe(self, v: Vector, product: Vector) -> None:
-        """Count the product; a direction of too many asks for a new estimate."""
-        self._estimate.n_products += 1
 
     def _factor(self, gram: NDArray[np.float64], C: float) -> Factor:
         if self._factorised is not None:
@@ -147,8 +155,8 @@ class Corrected:
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
         base = self._base.at(C)
-        pairs = [_Pair.of(v, v + C * product) for v, product in self._known]
-        return partial(_apply_corrections, base, pairs)
+        pairs = [(v, v + C * product) for v, product in self._known]
+        return partial(_apply_corrections, base, [(v, y, float(v @ y)) for v, y in pairs])
 
     def observe(self, v: Vector, product: Vector) -> None:
         """Keep the pair for the next direction."""
@@ -156,34 +164,10 @@ class Corrected:
         self._known.append((v, product))
 
 
-class _Estimate:
-    """Something about the Hessian at the current point, made again when it has become coarse."""
-
-    def __init__(self, make: Callable[[], NDArray[np.float64]]) -> None:
-        self._make = make
-        self._made: NDArray[np.float64] | None = None
-        self.n_products = 0
-
-    def current(self) -> NDArray[np.float64]:
-        """The estimate; a new one if there were many products since it was last asked for."""
-        if self._made is None or self.n_products > _COARSE:
-            self._made = self._make()
-        self.n_products = 0
-        return self._made
-
-
-class _Pair(NamedTuple):
-    v: Vector
-    y: Vector
-    v_y: float
-
-    @classmethod
-    def of(cls, v: Vector, y: Vector) -> _Pair:
-        return cls(v, y, float(v @ y))
-
-
-def _apply_corrections(base: Operator, pairs: list[_Pair], r: Vector) -> Vector:
-    """The two loops of L-BFGS."""
+def _apply_corrections(
+    base: Operator, pairs: list[tuple[Vector, Vector, float]], r: Vector
+) -> Vector:
+    """The two loops of L-BFGS, with each pair's ``v, y, v.y``."""
     r, shares = r.copy(), []
     for v, y, v_y in reversed(pairs):
         share = float(v @ r) / v_y

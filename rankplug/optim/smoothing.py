@@ -50,10 +50,6 @@ class SmoothedLoss(LinearLoss, Protocol):
 
     width: float
 
-    @property
-    def n_columns(self) -> int:
-        """Length of a weight vector."""
-
     def narrow(self, width: float) -> float:
         """Change the width; return the loss at the current point. No pass over X."""
 

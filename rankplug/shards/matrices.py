@@ -31,8 +31,8 @@ class RowMatrix(ABC):
     X: Matrix
     n_rows: int
     n_columns: int
-    passes_per_product: int  # reads of X that `laplacian` takes
-    has_gram: bool  # whether `laplacian_gram` is offered
+    passes_per_product = 1  # reads of X that `laplacian` takes
+    has_gram = True  # whether `laplacian_gram` is offered
 
     @abstractmethod
     def dot(self, v: Vector, out: Vector) -> None:
@@ -66,9 +66,6 @@ class RowMatrix(ABC):
 
 class DenseRows(RowMatrix):
     """C-contiguous float32 or float64 features."""
-
-    passes_per_product = 1
-    has_gram = True
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X = X
@@ -110,9 +107,6 @@ class SparseRows(RowMatrix):
     ``X' u`` scatters, which costs no more than to gather from a transposed copy, and saves
     making one.
     """
-
-    passes_per_product = 1
-    has_gram = True
 
     def __init__(self, X: sparse.csr_array) -> None:
         self.X: sparse.csr_array = X
@@ -226,23 +220,19 @@ class FetchedRows(RowMatrix):
 
     @override
     def dot(self, v: Vector, out: Vector) -> None:
-        self._fetch()
-        self._matrix.dot(v, out)
+        self._fetched().dot(v, out)
 
     @override
     def transposed_dot(self, u: Vector) -> Vector:
-        self._fetch()
-        return self._matrix.transposed_dot(u)
+        return self._fetched().transposed_dot(u)
 
     @override
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        self._fetch()
-        return self._matrix.laplacian(pairs, v, product)
+        return self._fetched().laplacian(pairs, v, product)
 
     @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        self._fetch()
-        return self._matrix.laplacian_diagonal(query_ptr, count)
+        return self._fetched().laplacian_diagonal(query_ptr, count)
 
     @override
     def laplacian_gram(
@@ -251,10 +241,11 @@ class FetchedRows(RowMatrix):
         # It reads some of the features only.
         return self._matrix.laplacian_gram(rows, query_ptr, count)
 
-    def _fetch(self) -> None:
+    def _fetched(self) -> RowMatrix:
         with self._turn:
             for page in self._pages:
                 page.max(initial=0)
+        return self._matrix
 
 
 def _weighted_scatter(

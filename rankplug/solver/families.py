@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from rankplug.data import RankingData
-from rankplug.kernels import Kernel, KernelFunction, KernelName
+from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
 from rankplug.models import LinearModel, Model, linear_model, linear_weights
 from rankplug.objectives import (
     Reduction,
@@ -195,7 +195,10 @@ class KernelSolver(Solver):
         """A C at which scores differ by less than the smallest margin."""
 
     def _make_kernel(self, data: Data) -> Kernel:
-        return Kernel.for_data(self.kernel, self.gamma, self.degree, self.coef0, data.X)
+        gamma = self.gamma
+        if gamma is None:
+            gamma = default_gamma(data.X) if self.kernel in ("rbf", "poly") else 1.0
+        return Kernel(self.kernel, gamma, self.degree, self.coef0)
 
     def _kernel_parameters(self) -> dict[str, Any]:
         """The kernel, and those of its parameters that it has."""

@@ -43,14 +43,15 @@ def list_solvers() -> list[SolverInfo]:
     causes a warning.
     """
     solvers = []
-    for _, point in sorted(_find_points().items()):
+    for name, point in sorted(_find_points().items()):
         try:
-            solvers.append(_describe(point, _load(point)))
+            cls = _load(point)
+            what = cls.tags.tasks, cls.tags.problem, cls.tags.reference
+            reason = _find_missing(cls)
         except SolverUnavailableError as error:
             warnings.warn(str(error), stacklevel=2)
-            solvers.append(
-                SolverInfo(point.name, (), "", "", False, str(error), _find_package(point))
-            )
+            what, reason = ((), "", ""), str(error)
+        solvers.append(SolverInfo(name, *what, reason is None, reason, _find_package(point)))
     return solvers
 
 
@@ -80,9 +81,9 @@ def solver_class(name: str) -> type[Solver]:
     if name not in points:
         raise UnknownNameError("solver", name, points)
     cls = _load(points[name])
-    missing = _missing_modules(cls)
-    if missing:
-        raise SolverUnavailableError(f"solver {name!r} needs {_advise_install(missing)}")
+    missing = _find_missing(cls)
+    if missing is not None:
+        raise SolverUnavailableError(f"solver {name!r} {missing}")
     return cls
 
 
@@ -140,27 +141,14 @@ def _find_fault(cls: Any, name: str) -> str | None:
     return None
 
 
-def _describe(point: EntryPoint, cls: type[Solver]) -> SolverInfo:
-    tags = cls.tags
-    missing = _missing_modules(cls)
-    reason = f"needs {_advise_install(missing)}" if missing else None
-    return SolverInfo(
-        point.name,
-        tags.tasks,
-        tags.problem,
-        tags.reference,
-        not missing,
-        reason,
-        _find_package(point),
-    )
-
-
 def _find_package(point: EntryPoint) -> str | None:
     return point.dist.name if point.dist is not None else None
 
 
-def _missing_modules(cls: type[Solver]) -> list[str]:
-    return [name for name in cls.tags.requires if not _is_installed(name)]
+def _find_missing(cls: type[Solver]) -> str | None:
+    """Which modules a solver lacks, and how to get them."""
+    missing = [name for name in cls.tags.requires if not _is_installed(name)]
+    return f"needs {', '.join(missing)}: pip install {' '.join(missing)}" if missing else None
 
 
 def _is_installed(module: str) -> bool:
@@ -168,7 +156,3 @@ def _is_installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):  # a dotted name's parent is missing or is no package
         return False
-
-
-def _advise_install(modules: list[str]) -> str:
-    return f"{', '.join(modules)}: pip install {' '.join(modules)}"

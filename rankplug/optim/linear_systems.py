@@ -1,14 +1,19 @@
-"""Cholesky factors of matrices that are positive definite but for rounding errors."""
+"""Systems that are positive definite but for rounding errors: Cholesky, conjugate gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
-__all__ = ["Factor", "factorise"]
+from rankplug.optim.bracket import Vector
+from rankplug.system.interruption import raise_if_overdue
+
+__all__ = ["Factor", "conjugate_gradients", "factorise"]
 
 Factor: TypeAlias = tuple[NDArray[np.float64], bool]
 """As `scipy.linalg.cho_solve` takes it."""
@@ -45,3 +50,26 @@ def factorise(matrix: NDArray[np.float64]) -> Factor:
         else:
             return factor
     raise FloatingPointError("a matrix has lost all digits to rounding")
+
+
+def conjugate_gradients(
+    product: Callable[[Vector], Vector],
+    right: Vector,
+    diagonal: Vector,
+    *,
+    rtol: float,
+    start: Vector | None = None,
+    maxiter: int | None = None,
+) -> Vector:
+    """About the x whose `product` is `right`, preconditioned by the matrix's diagonal."""
+    shape = (len(right), len(right))
+    found, _ = cg(
+        LinearOperator(shape, matvec=product, dtype=np.float64),
+        right,
+        x0=start,
+        rtol=rtol,
+        maxiter=maxiter,
+        M=LinearOperator(shape, matvec=lambda v: v / diagonal, dtype=np.float64),
+        callback=lambda _: raise_if_overdue(),
+    )
+    return np.asarray(found)
