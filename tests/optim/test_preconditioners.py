@@ -53,7 +53,7 @@ def test_known_products_are_updates_of_bfgs(seed, n, C, name):
         y, Mv = v + C * loss.H @ v, M @ v
         M += np.outer(y, y) / (y @ v) - np.outer(Mv, Mv) / (v @ Mv)
     loss.hessian_diagonal = loss.hessian_gram = None  # no new estimate in this comparison
-    preconditioner._base._estimate.n_products = 0
+    preconditioner._base._n_products = 0
     inverse = as_matrix(preconditioner.at(C))
     np.testing.assert_allclose(inverse @ M, np.eye(5), atol=1e-6)
     np.testing.assert_allclose(inverse, inverse.T, rtol=1e-6, atol=1e-9 * np.abs(inverse).max())
