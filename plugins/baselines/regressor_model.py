@@ -1,39 +1,48 @@
-"""A fitted regressor of scikit-learn as a model: saved by skops, not pickled.
+"""A fitted regressor of scikit-learn as a model: saved as arrays, which rankplug itself reads.
 
-skops makes only objects of types that it knows or that are named, but compiled trees follow the
-indices in their arrays wherever these lead: they are checked before a regressor predicts.
+A regressor becomes arrays when the model is made (`convert`), and it is these that predict, before
+a model is saved as after: compiled code of others never sees what a file holds.
 """
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import is_regressor
-from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-from sklearn.tree._tree import Tree
 from sklearn.utils import get_tags
 
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import Model
+from rankplug.models import KernelModel, LinearModel, Model
+from rankplug.parameters import Choice, Parameter, Real
 from rankplug.system.cores import survive_forks
+from rankplug.system.files import load_numbers
+from rankplug_plugins.baselines.conversion import Converted, Step, convert
+from rankplug_plugins.baselines.skops_files import read_skops
+from rankplug_plugins.baselines.tree_ensemble import TreeEnsemble
 
 __all__ = ["RegressorModel", "convert_features"]
 
-_FILE = "regressor.skops"
+_SKOPS_FILE = "regressor.skops"  # of version 0.1
+_SCALERS_FILE = "scalers.npz"
 
-# Compiled trees of scikit-learn, which skops does not count as safe by itself, because a forged
-# file could make them read wrong memory; `_check_regressor` looks at them before they predict.
-_TRUSTED = [
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.tree._tree.Tree",
-]
+_BLOCK_ELEMENTS = 1 << 21  # of features scaled at once: 16 MB of float64
+
+_MODELS: Mapping[str, type[Model]] = {
+    model.kind: model for model in (KernelModel, LinearModel, TreeEnsemble)
+}
+_OPERATIONS: Mapping[str, Any] = {
+    "subtract": np.subtract, "divide": np.divide, "multiply": np.multiply, "add": np.add,
+}  # fmt: skip
+_HEADER: Mapping[str, Parameter] = {
+    "kind": Choice(tuple(_MODELS)),
+    "intercept": Real(),
+    "link": Choice(("identity", "log")),
+}
 
 
 class RegressorModel(Model):
@@ -42,69 +51,141 @@ class RegressorModel(Model):
     Parameters
     ----------
     regressor : fitted scikit-learn regressor
-        It can be saved if it consists of what skops takes for safe and scikit-learn's trees.
+        Linear regressors, SVR, NuSVR, KernelRidge, trees, forests, gradient boosting, and
+        pipelines of one of them behind scalers are kept as arrays, and can be saved. Others
+        predict by themselves, and cannot.
+
+    Notes
+    -----
+    Trees and forests score as scikit-learn does to the last bit (where it sums trees in their
+    order, as with one thread); linear functions and kernels up to rounding, about 1e-12 of the
+    scores' size. What is saved scores to the last bit as before.
     """
 
     kind = "regressor"
-    requires = ("skops",)
 
     def __init__(self, regressor: Any) -> None:
-        self.regressor = regressor
+        self._converted: Converted | None = None
+        self._regressor: Any = None
+        try:
+            self._converted = convert(regressor)
+        except (ValueError, DataError) as error:
+            self._regressor, self._reason = regressor, str(error)
 
     @property
     def n_features(self) -> int:
         """Number of features of a row."""
-        return int(self.regressor.n_features_in_)
+        if self._converted is None:
+            return int(self._regressor.n_features_in_)
+        return self._converted.model.n_features
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """The regressor's own, if it has them."""
-        importances = getattr(self.regressor, "feature_importances_", None)
+        if self._converted is not None:
+            alone = not self._converted.steps
+            return self._converted.model.feature_importances() if alone else None
+        importances = getattr(self._regressor, "feature_importances_", None)
         return None if importances is None else np.asarray(importances, dtype=np.float64)
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        if self._converted is None:
+            return self._predict_by_itself(X)
+        steps, model, intercept, link = self._converted
+        if steps:
+            step = max(1, _BLOCK_ELEMENTS // X.shape[1])
+            blocks = [X[begin : begin + step] for begin in range(0, X.shape[0], step)]
+            scores = np.concatenate([model._predict(_scale(steps, block)) for block in blocks])
+        else:
+            scores = model._predict(X)
+        scores = scores + intercept
+        return np.exp(scores) if link == "log" else scores
+
+    def _predict_by_itself(self, X: Matrix) -> NDArray[np.float64]:
         survive_forks()
+        kind = type(self._regressor).__name__
         try:
-            scores = self.regressor.predict(convert_features(self.regressor, X))
+            scores = self._regressor.predict(convert_features(self._regressor, X))
         except (OverflowError, ValueError) as error:
-            raise DataError(
-                f"{type(self.regressor).__name__} refuses the features: {error}"
-            ) from None
-        return np.asarray(scores, dtype=np.float64).reshape(-1)
+            raise DataError(f"{kind} refuses the features: {error}") from None
+        scores = np.asarray(scores, dtype=np.float64)
+        if scores.size != X.shape[0]:
+            raise DataError(f"{kind} predicts more than one number for each row")
+        return scores.reshape(-1)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        import skops.io
-
-        try:
-            _check_regressor(self.regressor)
-        except ValueError as error:
+        if self._converted is None:
             raise DataError(
-                f"this {type(self.regressor).__name__} cannot be saved: {error}"
-            ) from None
-        skops.io.dump(self.regressor, folder / _FILE)
-        unknown = set(skops.io.get_untrusted_types(file=folder / _FILE)) - set(_TRUSTED)
-        if unknown:
-            raise DataError(
-                f"a {type(self.regressor).__name__} cannot be saved without pickling "
-                f"{', '.join(sorted(unknown))}: use another regressor"
+                f"this {type(self._regressor).__name__} cannot be saved without pickling: "
+                f"{self._reason}"
             )
-        return {}
+        steps, model, intercept, link = self._converted
+        extra = model._write(folder)
+        if steps:
+            arrays: Any = {str(place): step.values for place, step in enumerate(steps)}
+            np.savez(folder / _SCALERS_FILE, allow_pickle=False, **arrays)
+        return {
+            "kind": model.kind,
+            "model": extra,
+            "intercept": intercept,
+            "link": link,
+            "steps": [step.operation for step in steps],
+        }
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> RegressorModel:
-        import skops.io
-        from skops.io.exceptions import UntrustedTypesFoundException
-
+        file = folder / _SKOPS_FILE
+        if not file.exists():
+            return cls._of(_read_converted(folder, header))
         try:
-            _require_stored(folder / _FILE)
-            regressor = skops.io.load(folder / _FILE, trusted=_TRUSTED)
-            _check_regressor(regressor)
-            return cls(regressor)
-        except UntrustedTypesFoundException as error:
-            raise ModelFormatError(f"{folder / _FILE} is not safe to load: {error}") from None
-        except Exception as error:  # whatever a damaged file makes scikit-learn raise
-            raise ModelFormatError(
-                f"{folder / _FILE} cannot be read: {type(error).__name__}: {error}"
-            ) from None
+            regressor = read_skops(file)
+            return cls._of(convert(regressor))
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, DataError) as error:
+            raise ModelFormatError(f"{file} cannot be read: {error}") from None
+
+    @classmethod
+    def _of(cls, converted: Converted) -> RegressorModel:
+        model = cls.__new__(cls)
+        model._converted, model._regressor = converted, None
+        return model
+
+
+def _read_converted(folder: Path, header: Mapping[str, Any]) -> Converted:
+    wrong = [key for key, kind in _HEADER.items() if not kind.accepts(header.get(key))]
+    steps, content = header.get("steps"), header.get("model")
+    if not isinstance(steps, list) or not {*map(str, steps)} <= {*_OPERATIONS, "clip"}:
+        wrong.append("steps")
+    if not isinstance(content, dict):
+        wrong.append("model")
+    if wrong or not isinstance(steps, list) or not isinstance(content, dict):
+        raise ModelFormatError(f"{folder}: {', '.join(wrong)} missing or wrong in the header")
+    model = _MODELS[header["kind"]]._read(folder, content)
+    if model.n_labels is not None:
+        raise ModelFormatError(f"{folder}: a regressor scores rows, not labels")
+    file = folder / _SCALERS_FILE
+    arrays = load_numbers(file, *map(str, range(len(steps)))) if steps else {}
+    for place, operation in enumerate(steps):
+        n_values = 2 if operation == "clip" else model.n_features
+        if arrays[str(place)].shape != (n_values,):
+            raise ModelFormatError(f"{file} does not fit {model.n_features} features")
+    return Converted(
+        tuple(Step(operation, arrays[str(place)]) for place, operation in enumerate(steps)),
+        model,
+        float(header["intercept"]),
+        header["link"],
+    )
+
+
+def _scale(steps: tuple[Step, ...], X: Any) -> NDArray[Any]:
+    """Scaled features of the same type, as scikit-learn's scalers compute them."""
+    scaled: NDArray[Any] = X.toarray() if sparse.issparse(X) else np.array(X)
+    for operation, values in steps:
+        if operation == "clip":
+            np.clip(scaled, *values.astype(scaled.dtype), out=scaled)
+        else:
+            _OPERATIONS[operation](scaled, values, out=scaled, casting="same_kind")
+    if not np.isfinite(scaled).all():
+        raise DataError("the features are too large for the regressor's scalers")
+    return scaled
 
 
 def convert_features(regressor: Any, X: Matrix) -> Any:
@@ -117,78 +198,3 @@ def convert_features(regressor: Any, X: Matrix) -> Any:
     # Made of its parts, the matrix has 32-bit indices wherever they are large enough: some
     # regressors take no others.
     return sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def _require_stored(file: Path) -> None:
-    """Raise ValueError unless the members of a zip file are stored as they are.
-
-    skops writes them so; compressed ones may expand to any size.
-    """
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(f"{member.filename} is compressed")
-
-
-def _check_regressor(regressor: Any) -> None:
-    """Raise ValueError if it is no fitted regressor, or a tree in it leads out of its arrays."""
-    n_features = getattr(regressor, "n_features_in_", None)
-    if not (is_regressor(regressor) and isinstance(n_features, int) and n_features > 0):
-        raise ValueError("it holds no fitted regressor")
-    for part in _parts(regressor):
-        if isinstance(part, Tree):
-            _check_tree(part, n_features)
-        elif isinstance(part, TreePredictor):
-            _check_predictor(part, n_features)
-
-
-def _parts(root: Any) -> Iterator[Any]:
-    """Everything that the object is made of, itself included."""
-    seen: set[int] = set()
-    found = [root]
-    while found:
-        part = found.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield part
-        if isinstance(part, dict):
-            found.extend(part.values())
-        elif isinstance(part, list | tuple | set):
-            found.extend(part)
-        elif isinstance(part, np.ndarray):
-            found.extend(part.flat if part.dtype == object else ())
-        else:
-            found.extend(getattr(part, "__dict__", {}).values())
-
-
-def _check_tree(tree: Tree, n_features: int) -> None:
-    if not 0 < tree.node_count <= tree.capacity:
-        raise ValueError("a tree has more nodes than its arrays")
-    inner = tree.children_left != -1
-    _check_nodes(tree.children_left, tree.children_right, inner, tree.feature, n_features)
-
-
-def _check_predictor(predictor: TreePredictor, n_features: int) -> None:
-    nodes = predictor.nodes
-    inner = nodes["is_leaf"] == 0
-    if len(nodes) == 0 or np.any(nodes["is_categorical"][inner]):
-        raise ValueError("a tree has no nodes, or splits by categories")
-    left, right = (nodes[side].astype(np.int64) for side in ("left", "right"))
-    _check_nodes(left, right, inner, nodes["feature_idx"], n_features)
-
-
-def _check_nodes(
-    left: NDArray[Any],
-    right: NDArray[Any],
-    inner: NDArray[np.bool_],
-    feature: NDArray[Any],
-    n_features: int,
-) -> None:
-    """Each node is the child of one at most, the root of none: there is no way back or out."""
-    children = np.concatenate((left[inner], right[inner]))
-    once = len(np.unique(children)) == len(children)
-    if not once or np.any((children <= 0) | (children >= len(left))):
-        raise ValueError("a tree has children that do not exist or have two parents")
-    if np.any((feature[inner] < 0) | (feature[inner] >= n_features)):
-        raise ValueError("a tree splits by features that do not exist")

@@ -164,8 +164,10 @@ class Pointwise(Baseline):
     Notes
     -----
     Linear regressors give a `LinearModel`: the intercept, which changes no ranking, is left
-    out. Other regressors are saved by skops, without pickling. "hist-gradient-boosting" takes
-    dense features only, and makes sparse ones dense.
+    out. "hist-gradient-boosting" takes dense features only, and makes sparse ones dense.
+    scikit-learn's trees, forests, gradient boosting, SVR, NuSVR and KernelRidge, and pipelines
+    of scalers and one of these or a linear regressor, are saved as arrays. Models of other
+    regressors predict, but cannot be saved.
 
     References
     ----------
