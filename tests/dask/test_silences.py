@@ -1,0 +1,190 @@
+"""What looks right and is not, on a cluster: told by a warning or an error, or done as meant."""
+
+import datetime
+import uuid
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rankplug
+from rankplug import RankingData, make_solver
+from rankplug.exceptions import DataError, DataWarning
+
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+
+from rankplug.dask import ClusterData, Ranker
+
+F = ["year", "length"]
+SOLVER = make_solver("tree-tron", C=0.1, tol=1e-8)
+
+
+@pytest.fixture(scope="module")
+def films():
+    g = np.random.default_rng(3)
+    user = np.repeat(np.arange(30), g.integers(4, 8, 30))
+    X = g.normal(size=(len(user), 2))
+    stars = np.digitize(X @ [1.0, -0.5] + g.normal(size=30)[user], [-1, 0, 1])
+    return pd.DataFrame(X, columns=F).assign(stars=stars, user=user)
+
+
+@pytest.fixture
+def silence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        yield
+
+
+def in_partitions(frame, n=3):
+    """Objects as they are, of which Dask would make text."""
+    parts = [frame.iloc[rows] for rows in np.array_split(np.arange(len(frame)), n)]
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(lambda i: parts[i], range(n), meta=frame.iloc[:0])
+
+
+# ------------------------------------------------------------------- queries
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_column_qid_holds_the_queries(client, films):
+    told = rankplug.Ranker(SOLVER).fit(films[F], films.stars, qid=films.user)
+    table = in_partitions(films.assign(qid=films.user))
+    ranker = Ranker(SOLVER, client=client).fit(table[["qid", *F]], table["stars"])
+    assert ranker.feature_names_in_.tolist() == F
+    assert ranker.n_queries_in_ == 30
+    assert ranker.model_.coef == pytest.approx(told.model_.coef, abs=1e-6)
+    expected = told.score(films[F], films.stars, qid=films.user)
+    assert ranker.score(table[["qid", *F]], table["stars"]) == pytest.approx(expected, abs=1e-6)
+    scores = told.predict(films[F])
+    for X in (table, table[[*F, "qid"]], table[F]):
+        with client.as_current():
+            assert ranker.predict(X).compute().to_numpy() == pytest.approx(scores, abs=1e-6)
+    local = films[F].assign(qid=films.user)
+    assert ranker.predict(local) == pytest.approx(scores, abs=1e-6)
+    with ClusterData.from_collections(table[[*F, "qid"]], table["stars"], client=client) as data:
+        assert (data.n_queries, data.feature_names) == (30, tuple(F))
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_model_without_names_leaves_the_queries_of_a_table_aside(client, films):
+    columns = (films[F].to_numpy(), films.stars.to_numpy(), films.user.to_numpy())
+    X, y, qid = (da.from_array(values, chunks=60) for values in columns)
+    ranker = Ranker(SOLVER, client=client).fit(X, y, qid=qid)
+    table = in_partitions(films[F].assign(qid=films.user))
+    with client.as_current():
+        scores = ranker.predict(table).compute().to_numpy()
+    assert scores == pytest.approx(ranker.predict(films[F].to_numpy()), abs=1e-12)
+
+
+def test_queries_that_are_told_twice_are_refused(client, films):
+    table = in_partitions(films.assign(qid=films.user))
+    X, y = table[[*F, "qid"]], table["stars"]
+    with pytest.raises(DataError, match="column 'qid', which holds the queries, and they are"):
+        Ranker(client=client).fit(X, y, qid=table["user"])
+    with pytest.raises(DataError, match="column 'qid', which holds the queries, and they are"):
+        ClusterData.from_collections(X, y, table["user"], client=client)
+
+
+def test_no_queries_at_all_are_asked_about(client, films):
+    one, several = in_partitions(films, 1), in_partitions(films)
+    with pytest.warns(DataWarning, match=rf"all {len(films)} rows are ranked as one .* qid=.*=0"):
+        ranker = Ranker(client=client).fit(one[F], one["stars"])
+    assert ranker.n_queries_in_ == 1
+    assert 0 < ranker.score(one[F], one["stars"]) <= 1
+    with pytest.raises(DataError, match=r"qid is missing.* 3 partitions; .* column 'qid'"):
+        Ranker(client=client).fit(several[F], several["stars"])
+
+
+@pytest.mark.usefixtures("silence")
+def test_one_query_on_purpose_is_not_asked_about(client, films):
+    told = rankplug.Ranker(SOLVER).fit(films[F], films.stars, group=[len(films)])
+    for n in (1, 3):
+        table = in_partitions(films.assign(qid=0), n)
+        ranker = Ranker(SOLVER, client=client).fit(table[[*F, "qid"]], table["stars"])
+        assert ranker.model_.coef == pytest.approx(told.model_.coef, abs=1e-6)
+
+
+def test_a_score_without_queries_is_refused_after_a_fit_with_some(client, films):
+    table = in_partitions(films, 1)
+    ranker = Ranker(client=client).fit(table[F], table["stars"], qid=table["user"])
+    with pytest.raises(DataError, match=r"pass qid=df\['qid'\], or X as a DataFrame .* 'qid'"):
+        ranker.score(table[F], table["stars"])
+
+
+IDS = {
+    "whole decimals": lambda i: Decimal(i),
+    "dates": lambda i: datetime.date(2024, 1, 1) + datetime.timedelta(days=i),
+    "times": lambda i: pd.Timestamp("2024-01-01") + pd.Timedelta(hours=i),
+    "times with a zone": lambda i: pd.Timestamp("2024-01-01", tz="UTC") + pd.Timedelta(hours=i),
+    "periods": lambda i: pd.Period("2024-01", "M") + i,
+    "UUIDs": lambda i: uuid.UUID(int=2**100 + i),
+    "bytes": lambda i: b"%03d" % i,
+    "text": lambda i: f"user {i:03d}",
+    "large": lambda i: 2**70 + i,
+}
+
+
+@pytest.mark.parametrize("make", IDS.values(), ids=IDS)
+def test_ids_of_any_kind(client, films, make):
+    made = [make(i) for i in range(30)]
+    ids = pd.Series([made[i] for i in films.user], index=films.index)
+    alone = RankingData.from_arrays(films[F], films.stars, ids)
+    table = in_partitions(films.assign(qid=ids))  # a border cuts a query
+    with ClusterData.from_collections(
+        table[F], table["stars"], table["qid"], client=client
+    ) as data:
+        assert data.n_queries == 30
+        found = np.concatenate(data.map(ids_of))
+        assert sorted(found.tolist()) == sorted(alone.query_ids.tolist())
+
+
+def ids_of(data):
+    return data.query_ids
+
+
+# ------------------------------------------------------------------- features, relevance, weights
+
+
+def test_columns_that_are_not_numbers_are_named(client, films):
+    dates = pd.date_range("2024-01-01", periods=len(films))
+    pairs = pd.Series([[1.0, 2.0]] * len(films), index=films.index)
+    frame = films.assign(title="a film", day=dates, pair=pairs)
+    table = in_partitions(frame)
+    X = table[[*F, "title", "day", "pair"]]
+    said = r"not numbers: title \(text\), day \(datetime64.*\), pair \((list|text)\)"
+    with pytest.raises(DataError, match=rf"partition 0: .*{said}"):
+        Ranker(client=client).fit(X, table["stars"], qid=table["user"])
+    converted = dd.from_pandas(frame, npartitions=2)
+    X = converted[[*F, "title", "day", "pair"]]
+    with pytest.raises(DataError, match=rf"partition 0: .*{said}"):
+        Ranker(client=client).fit(X, converted["stars"], qid=converted["user"])
+    with pytest.raises(DataError, match="partition 0: relevance y must hold numbers"):
+        Ranker(client=client).fit(table[F], table["title"], qid=table["user"])
+    ranker = Ranker(client=client).fit(table[F], table["stars"], qid=table["user"])
+    wrong = table.assign(year=table["title"])[F]
+    with client.as_current(), pytest.raises(DataError, match=r"not numbers: year \(text\)"):
+        ranker.predict(wrong).compute()
+
+
+def test_masked_blocks_are_refused(client, films):
+    X, y, qid = (da.from_array(films[c].to_numpy(), chunks=50) for c in (F, "stars", "user"))
+    masked = da.ma.masked_greater(X, 1.0)
+    with pytest.raises(DataError, match=r"partition 0: X is masked at row \d+, column \d"):
+        Ranker(client=client).fit(masked, y, qid=qid)
+    with pytest.raises(DataError, match=r"partition 0: relevance y is masked at row \d+"):
+        Ranker(client=client).fit(X, da.ma.masked_equal(y, 1), qid=qid)
+    with pytest.raises(DataError, match=r"partition 0: qid is masked at row \d+"):
+        Ranker(client=client).fit(X, y, qid=da.ma.masked_equal(qid, 1))
+
+
+def test_missing_values_are_named_with_their_column(client, films):
+    holes = films.assign(length=films.length.where(films.index != 5).astype("Float64"))
+    table = in_partitions(holes)
+    with pytest.raises(DataError, match=r"partition 0: X contains NaN at row 5, column 1 \(len"):
+        Ranker(client=client).fit(table[F], table["stars"], qid=table["user"])
