@@ -27,6 +27,7 @@ from rankplug_recipes import packaged_recipes
 
 __all__ = ["load_recipe", "packaged_recipes"]
 
+_LONGEST_KEY = 50  # parts of a key of --set: an unknown one among them is told all the same
 _FIRST = ("unexpected_keyword_argument", "missing", "dataclass_type", "not")
 """Types of errors: keys are named first, then values of a wrong type, then all other values."""
 
@@ -107,7 +108,7 @@ def _override(root: Node, assignment: str) -> list[str]:
     try:
         value, problems = parse_override(text, key, Path.cwd())
         here = root
-        *parents, last = key.split(".")
+        *parents, last = key.split(".")[:_LONGEST_KEY]
         for part in parents:
             here = _child(here, part, Node({}, value.place, value.folder))
         _child(here, last, value, replace=True)
