@@ -86,7 +86,7 @@ class PairwiseObjective(QueryFunction, ABC):
         return _KnownPairs(call, data, pairs, weight[data.row_query])
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies keep: not the pairs, which they find again."""
+        """The state of copies: without the pairs, which they find again."""
         return {**vars(self), "_known": None}
 
 

@@ -129,7 +129,7 @@ def text_scores(
 
 @dataclass(frozen=True)
 class _WebSearch:
-    """What all queries share: how latent features arise, are seen, and make relevance."""
+    """The model that all queries share: latent features, features as seen, and relevance."""
 
     factors: NDArray[np.float64]
     own_scale: NDArray[np.float64]

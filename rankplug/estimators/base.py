@@ -22,7 +22,7 @@ __all__ = ["SolverEstimator", "mean_of_defined", "one_validation_set"]
 
 
 class _DataTypeError(DataError, TypeError):
-    """What scikit-learn's conventions want to be a `TypeError`."""
+    """A `DataError` where scikit-learn's conventions ask for a `TypeError`."""
 
 
 class SolverEstimator(BaseEstimator):  # type: ignore[misc]

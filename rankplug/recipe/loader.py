@@ -148,7 +148,7 @@ def _find_item(items: list[Node], part: str, where: str) -> int:
 
 
 def _name_of(entry: Any) -> str:
-    """What an entry of ``solvers`` is called; nothing if it has no name that could be one."""
+    """The name of an entry of ``solvers``; nothing if it has none that could be one."""
     name = entry.get("name", entry.get("solver")) if isinstance(entry, dict) else None
     return str(name) if is_line(name) else ""
 
@@ -168,14 +168,14 @@ def _node(root: Node, path: KeyPath) -> Node:
 
 
 def _folders(root: Node) -> dict[str, Path]:
-    """What paths among the data are relative to, by their keys."""
+    """The folder that the path of each key of the data is relative to."""
     data = root.value.get("data") if isinstance(root.value, dict) else None
     nodes = data.value if data is not None and isinstance(data.value, dict) else {}
     return {key: node.folder for key, node in nodes.items()}
 
 
 def _message(root: Node, error: ErrorDetails) -> str:
-    """What is wrong by the schema, with the place where it was written."""
+    """The message of an error that the schema found, with its place."""
     path = error["loc"]
     if path[:1] == ("data",):  # behind it stands which kind of data
         path = path[:1] + path[2:]
@@ -208,7 +208,7 @@ def _message(root: Node, error: ErrorDetails) -> str:
 
 
 def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with several keys together, whatever else is wrong with each."""
+    """Conflicts between keys, and repetitions, whatever else is wrong with each key."""
     yield from _find_repeated(
         ("metrics",), map(_canonical, _items(recipe, "metrics")), "the metric"
     )

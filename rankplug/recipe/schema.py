@@ -98,7 +98,7 @@ class _Nothing:
 
 
 class _Section:
-    """What holds for the keys of all sections: no others, and none without a value."""
+    """The base of all sections: other keys are errors, and so are keys without a value."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Types of the values of recipes: what each accepts, and the words for what it does not."""
+"""Types of the values of recipes: the checks of each, and their messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 Mistake: TypeAlias = tuple[KeyPath, PydanticCustomError]
 """Where in a value something is wrong, and what."""
 
-# Words for what is wrong
+# Errors
 
 
 def _wrong(message: str) -> PydanticCustomError:
@@ -121,7 +121,7 @@ def _check_line(value: Any) -> Any:
 
 
 def _check_name(name: str) -> str:
-    """What may be the name of a folder."""
+    """A name that a folder may have."""
     if not re.fullmatch(r"\w[\w .-]*", name):
         raise _wrong("must be of letters, digits, '_', '-', '.' and blanks")
     return name

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData
 from rankplug.metrics import parse_metric
 from rankplug.report.statistics import Comparison, compare
-from rankplug.solver import SolverResult
+from rankplug.solver import Data, SolverResult
 
 __all__ = [
     "SANITY_SOLVERS",
@@ -199,7 +198,7 @@ class Report:
     baseline: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     pareto: tuple[ParetoTrials, ...] = ()
-    test: RankingData | LabelRankingData | None = None
+    test: Data | None = None
 
     @property
     def interrupted(self) -> bool:

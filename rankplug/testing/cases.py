@@ -1,4 +1,4 @@
-"""Small ranking problems, checked in milliseconds, and a solver on one: what checks work with."""
+"""Small ranking problems, and cases of a solver on one task, with which the checks work."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug._fast.projection import soft_projection
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.testing.oracles import graph_loss
+from tests.oracles import graph_loss
 
 WALL = 40
 LANES, FAN, RUN, SUMS, CHUNK_BYTES = (4, 8, 16), 16, 12, 16, 16384

@@ -25,7 +25,7 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData
 from rankplug.kernels import Kernel, default_gamma
-from rankplug.testing.oracles import graph_loss, pair_differences
+from tests.oracles import graph_loss, pair_differences
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 

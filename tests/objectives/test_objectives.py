@@ -14,7 +14,7 @@ from rankplug.objectives import (
     squared_hinge_objective,
 )
 from rankplug.shards import LocalShards, open_shards
-from rankplug.testing.oracles import (
+from tests.oracles import (
     hinge_primal,
     pair_differences,
     squared_hinge_dual,

@@ -13,7 +13,7 @@ from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.objectives import hinge_objective, pair_weights
 from rankplug.optim import smoothing
 from rankplug.optim.bundle import Planes
-from rankplug.testing.oracles import hinge_dual, hinge_primal, pair_differences
+from tests.oracles import hinge_dual, hinge_primal, pair_differences
 
 METHODS = ["ocas", "bmrm", "smoothed-newton"]
 by_method = pytest.mark.parametrize("method", METHODS)

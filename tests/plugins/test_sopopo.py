@@ -15,9 +15,9 @@ import rankplug
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.solver import Monitor
-from rankplug.testing.oracles import bipartite_graphs, graph_loss, groups
 from rankplug_plugins.sopopo.decompositions import NAMES, decompose
 from rankplug_plugins.sopopo.solver import _Ascent
+from tests.oracles import bipartite_graphs, graph_loss, groups
 
 by_decomposition = pytest.mark.parametrize("decomposition", list(NAMES))
 by_weights = pytest.mark.parametrize("weights", ["sum", "mean"])

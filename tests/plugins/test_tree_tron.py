@@ -13,7 +13,7 @@ from rankplug import metrics
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.objectives import pair_weights, squared_hinge_objective
-from rankplug.testing.oracles import (
+from tests.oracles import (
     minimise_squared_hinge,
     pair_differences,
     squared_hinge_dual,

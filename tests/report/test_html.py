@@ -370,7 +370,7 @@ def test_importances_stand_beside_weights():
     spread = data.X.std(axis=0)
     with pytest.MonkeyPatch.context() as patch:
         shown = {}
-        patch.setattr(weights, "_panel", lambda own, *_: shown.update({own.name: own}))
+        patch.setattr(weights, "_draw_panel", lambda own, *_: shown.update({own.name: own}))
         weights.weights(one, None)
     np.testing.assert_allclose(shown["linear"].values, [1.0, -0.5, 0.1] * spread)
     assert shown["linear"].signed

@@ -73,7 +73,7 @@ _STEPS = ((0.9, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1.6, (1.0, 2.0, 5.0)), (2.6, (
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture with what stands above and below it."""
+    """A picture with its title above and its caption below."""
 
     title: str
     svg: str

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.metrics import Ndcg, confidence_intervals, measure_data, parse_metric
 from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis
 from rankplug.report.report import Outcome, Report
 from rankplug.report.statistics import CONFIDENCE
+from rankplug.solver import Data
 
 __all__ = ["curves", "roc_curve"]
 
@@ -34,9 +35,7 @@ def curves(report: Report, canvas: Canvas) -> list[Plot]:
     ]
 
 
-def _draw_ndcg(
-    report: Report, test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas
-) -> list[Plot]:
+def _draw_ndcg(report: Report, test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
     longest = test.sizes.max() if isinstance(test, RankingData) else test.n_labels
     cutoffs = [k for k in _CUTOFFS if k <= longest]
     if len(cutoffs) < 2:
@@ -70,9 +69,7 @@ def _draw_ndcg(
     return [Plot("NDCG at each cutoff", svg, caption)]
 
 
-def _draw_roc(
-    test: RankingData | LabelRankingData, scored: list[Outcome], canvas: Canvas
-) -> list[Plot]:
+def _draw_roc(test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
     if not isinstance(test, RankingData) or len(np.unique(test.relevance)) != 2:
         return []
     positive = test.relevance == test.relevance.max()

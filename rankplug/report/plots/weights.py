@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData, row_blocks
+from rankplug.data import RankingData, row_blocks
 from rankplug.models import LinearModel, Model, ScaledModel
 from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
 from rankplug.report.report import Report
+from rankplug.solver import Data
 
 __all__ = ["weights"]
 
@@ -68,7 +69,7 @@ def _coefficients(model: Model) -> NDArray[np.float64] | None:
     return model.coef if isinstance(model, LinearModel) else None
 
 
-def _deviation(data: RankingData | LabelRankingData) -> NDArray[np.float64]:
+def _deviation(data: Data) -> NDArray[np.float64]:
     """Standard deviation of each unscaled feature, which makes weights comparable."""
     from sklearn.preprocessing import StandardScaler
 

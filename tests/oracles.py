@@ -15,18 +15,6 @@ from scipy import optimize, sparse
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.solver import Data
 
-__all__ = [
-    "bipartite_graphs",
-    "graph_loss",
-    "groups",
-    "hinge_dual",
-    "hinge_primal",
-    "minimise_squared_hinge",
-    "pair_differences",
-    "squared_hinge_dual",
-    "squared_hinge_primal",
-]
-
 Vector = NDArray[np.float64]
 Graph = tuple[list[int], list[int]]
 
