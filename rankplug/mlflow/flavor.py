@@ -71,12 +71,11 @@ def save_model(
     mlflow_model : mlflow.models.Model, optional
         Metadata to add the flavors to.
     signature : ModelSignature, False or None
-        None: named double columns, an optional string column ``qid``, scores, and the
-        parameters ``output`` and ``k`` (see `ScoringModel.predict`). False, or None for a model
-        whose features have no names: the same but for the input, which is left open; see Notes.
+        None: named columns of any type, an optional column ``qid``, scores, and the parameters
+        ``output`` and ``k`` (see `ScoringModel.predict`). False, or None for a model whose
+        features have no names: the same but for the input, which is left open; see Notes.
     input_example : optional
-        A few rows. With the default signature, arrays and integer columns are turned into a
-        frame that fits it.
+        A few rows. With the default signature, arrays get the names of the features.
     metadata : dict, optional
         Kept in the file ``MLmodel``.
 
@@ -90,12 +89,10 @@ def save_model(
 
     Notes
     -----
-    MLflow itself checks input against the columns of the signature before ``pyfunc`` passes it
-    on, and is strict: it refuses 64-bit integer columns other than 0 and 1
-    (``frame.astype(float)`` helps), integer query ids (``frame.astype({"qid": str})``), and
-    arrays and sparse matrices, which have no names. A model whose input is open takes all of
-    these through ``pyfunc``, and so does what `load_model` returns. A scoring server converts
-    the numbers of its requests by itself.
+    MLflow itself looks for the columns of the signature, by name, before ``pyfunc`` passes a
+    frame on, cell by cell (about a second for a million cells), and refuses arrays and sparse
+    matrices, which have no names. A model whose input is open takes these through ``pyfunc``,
+    and frames as they are; so does what `load_model` returns.
     """
     trained = _find_model(model)
     _private.validate_env_arguments(conda_env, pip_requirements, extra_pip_requirements)

@@ -10,6 +10,7 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
+from mlflow.types.schema import AnyType
 from numpy.typing import NDArray
 
 from rankplug.data import tables
@@ -151,39 +152,35 @@ def feature_columns(model: Model) -> list[str]:
 
 
 def default_signature(model: Model, *, any_input: bool = False) -> ModelSignature:
-    """Named double columns and an optional string ``qid`` in, scores out, and `PARAMS`.
+    """Named columns of any type and an optional ``qid`` in, scores out, and `PARAMS`.
 
-    With `any_input`, and for models whose features have no names, the input is left open: MLflow
-    lets arrays and sparse matrices through to the model only then.
+    The model checks and converts its features itself; of a column of numbers of one type MLflow
+    would refuse most others. With `any_input`, and for models whose features have no names, the
+    input is left open: MLflow lets arrays and sparse matrices through to the model only then.
     """
     inputs = None
     if not any_input and model.feature_names is not None:
+        anything = AnyType()  # type: ignore[no-untyped-call]
         columns: list[ColSpec | TensorSpec]
-        columns = [ColSpec("double", name) for name in model.feature_names]
+        columns = [ColSpec(anything, name) for name in model.feature_names]
         if _takes_qid(model):
-            columns.append(ColSpec("string", QID, required=False))
+            columns.append(ColSpec(anything, QID, required=False))
         inputs = Schema(columns)
     return ModelSignature(inputs, _output_schema(model), PARAMS)
 
 
 def named_example(model: Model, example: Any) -> Any:
-    """An input example as a frame that fits the default signature.
-
-    Arrays get the names of the features, numbers become double and query ids strings; what is
-    no array or frame is returned as it is.
-    """
+    """An input example as a frame that fits the default signature: arrays get features' names."""
     if model.feature_names is None:
         return example
     columns = list(model.feature_names)
     if hasattr(example, "toarray"):
         example = example.toarray()
     if isinstance(example, np.ndarray) and example.shape[1:] == (model.n_features,):
-        return pd.DataFrame(example, columns=columns, dtype=np.float64)
+        return pd.DataFrame(example, columns=columns)
     if isinstance(example, pd.DataFrame) and set(columns) <= set(example.columns):
-        types: dict[str, Any] = dict.fromkeys(columns, np.float64)
-        if QID in example.columns and _takes_qid(model):
-            types[QID] = str
-        return example[list(types)].astype(types)
+        has_qid = QID in example.columns and _takes_qid(model)
+        return example[[*columns, QID] if has_qid else columns]
     return example
 
 

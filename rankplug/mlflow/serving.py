@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
+from mlflow.types import ColSpec, Schema
+from mlflow.types.schema import AnyType
 
 from rankplug.exceptions import ParameterError, nearest
 
@@ -78,8 +80,11 @@ def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
             message = f"The request has no Content-Type: send one of {known}."
             return server.InvocationsResponse(message, 415, "text/plain")
         try:
-            if content_type.split(";")[0].strip() == server.CONTENT_TYPE_JSON:
+            kind = content_type.split(";")[0].strip()
+            if kind == server.CONTENT_TYPE_JSON:
                 data = _json_object(data, {*server.SUPPORTED_FORMATS, server.SERVING_PARAMS_KEY})
+            elif kind == server.CONTENT_TYPE_CSV:
+                input_schema = _csv_schema(input_schema)
             return invocations(data, content_type, model, input_schema)
         except MlflowException:
             raise
@@ -87,6 +92,21 @@ def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
             raise _bad_request(f"{type(error).__name__}: {error}") from error
 
     return checked
+
+
+def _csv_schema(schema: Schema | None) -> Schema | None:
+    """The columns whose type MLflow is to convert: it cannot read CSV into columns of any type.
+
+    An optional column of any type holds query ids, which are text where they come from text.
+    """
+    if schema is None or schema.is_tensor_spec():
+        return schema
+    columns = [
+        ColSpec("string", column.name) if isinstance(column.type, AnyType) else column
+        for column in schema.inputs
+        if not (isinstance(column.type, AnyType) and column.required)
+    ]
+    return Schema(columns) if columns else None
 
 
 def _json_object(data: bytes, known: set[str]) -> dict[str, Any]:

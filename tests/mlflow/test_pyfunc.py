@@ -1,5 +1,9 @@
 """Logged models as ``mlflow.pyfunc`` calls them: every input, every output, every mistake."""
 
+import json
+import subprocess
+import sys
+
 import mlflow
 import numpy as np
 import pandas as pd
@@ -9,6 +13,7 @@ from mlflow.models import ModelSignature, infer_signature
 from scipy import sparse
 
 import rankplug.mlflow
+from rankplug import Ranker
 from rankplug.exceptions import DataError
 from rankplug.models import LabelLinearModel, LinearModel
 
@@ -106,18 +111,58 @@ def test_an_open_input_takes_everything(data, tmp_path):
     np.testing.assert_array_equal(unnamed.predict(data), expected)
 
 
-def test_mlflow_is_strict_with_a_signature_and_the_way_out_works(tmp_path):
+def test_mlflow_refuses_arrays_with_a_signature_and_the_way_out_works(tmp_path):
     """What `save_model` documents: MLflow itself refuses these before the model sees them."""
     loaded = pyfunc(MODEL, tmp_path)
-    integers = (100 * FRAME).astype(int).assign(qid=QID)
-    for data in (integers[NAMES], FRAME.assign(qid=QID), X, sparse.csr_array(X)):
+    for data in (X, sparse.csr_array(X)):
         with refused("Failed to enforce schema"):
             loaded.predict(data)
-    expected = MODEL.predict(integers[NAMES])
-    converted = integers.astype({**dict.fromkeys(NAMES, float), "qid": str})
-    np.testing.assert_array_equal(loaded.predict(converted), expected)
-    native = rankplug.mlflow.load_model(str(tmp_path / "saved"))
-    np.testing.assert_array_equal(native.predict(integers), expected)
+        native = rankplug.mlflow.load_model(str(tmp_path / "saved"))
+        np.testing.assert_array_equal(native.predict(data), MODEL.predict(data))
+
+
+PRICES = pd.DataFrame({"price": [1.5, 2.5, 3.5, 4.5], "clicks": [1, 2, 3, 4]})
+FITTED = {
+    "integers": PRICES,
+    "only integers": PRICES.assign(price=[10, 20, 30, 2**40]),
+    "small integers": PRICES.astype({"clicks": "uint8", "price": "float32"}),
+    "nullable": PRICES.astype({"clicks": "Int64", "price": "Float64"}),
+    "arrow": PRICES.convert_dtypes(dtype_backend="pyarrow"),
+    "truth values": PRICES.assign(clicks=[True, False, True, True]),
+    "nullable truth values": PRICES.assign(clicks=pd.array([True, False, True, True], "boolean")),
+    "an index of its own": PRICES.set_index(pd.Index([3, 3, 9, 1])),
+}
+QIDS = {
+    "integers": [7, 7, 8, 8],
+    "text": list("aabb"),
+    "nullable": pd.array([7, 7, 8, 8], "Int64"),
+    "dates": pd.to_datetime(["2026-01-01", "2026-01-01", "2026-01-02", "2026-01-02"]),
+    "categories": pd.Categorical(list("aabb")),
+}
+
+
+@pytest.mark.parametrize("frame", FITTED.values(), ids=FITTED)
+def test_a_logged_model_takes_the_frame_that_fit_took(frame, tmp_path):
+    ranker = Ranker("tree-tron").fit(frame, [0, 1, 2, 0], qid=QIDS["integers"])
+    loaded = pyfunc(ranker, tmp_path)
+    expected = ranker.predict(frame)
+    np.testing.assert_array_equal(loaded.predict(frame), expected)
+    for name, ids in QIDS.items():
+        with_ids = frame.assign(qid=ids)
+        np.testing.assert_array_equal(loaded.predict(with_ids), expected, name)
+        best = loaded.predict(with_ids, params={"output": "top_k", "k": 1})
+        assert len(best) == 2, name
+        assert list(best["qid"].astype(str)) == list(pd.Series(ids).astype(str).unique()), name
+
+
+def test_the_command_line_takes_the_csv_that_fit_took(tmp_path):
+    ranker = Ranker("tree-tron").fit(PRICES, [0, 1, 2, 0], qid=QIDS["integers"])
+    rankplug.mlflow.save_model(ranker, tmp_path / "saved")
+    PRICES.assign(qid=QIDS["integers"]).to_csv(tmp_path / "in.csv", index=False)
+    command = "mlflow models predict --env-manager local -t csv -m saved -i in.csv -o out.json"
+    subprocess.run([sys.executable, "-m", *command.split()], cwd=tmp_path, check=True)
+    answer = json.loads((tmp_path / "out.json").read_text())
+    assert answer == {"predictions": ranker.predict(PRICES).tolist()}
 
 
 def test_features_without_names_are_numbered(tmp_path):

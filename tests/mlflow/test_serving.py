@@ -74,7 +74,7 @@ BAD = {
     "null value": (with_rows(b=[1, None, 2, 3]), JSON, "NaN at row 1, column 1 (b)"),
     "infinite": ('{"inputs": {"a": [1e999], "b": [1], "c": [1]}}', JSON, "contains infinity"),
     "too large": (with_rows(a=[1e308] * 4, b=[-1e308] * 4), JSON, "not finite"),
-    "text": (with_rows(a=list("pqrs")), JSON, "could not convert string to float"),
+    "text": (with_rows(a=list("pqrs")), JSON, "columns that are not numbers: a (text)"),
     "a column is missing": ({"inputs": {"b": [1.0]}}, JSON, "missing inputs ['a', 'c']"),
     "short column": (with_rows(a=[1]), JSON, "must be of the same length"),
     "no rows": ({"dataframe_split": {**SPLIT, "data": []}}, JSON, "X has no rows"),
@@ -96,7 +96,7 @@ BAD = {
         "qid is missing (None or NaN) at row 4",
     ),
     "empty CSV": ("", CSV, "No columns to parse"),
-    "text in CSV": ("a,b,c\n1,x,3\n", CSV, "could not convert string to float"),
+    "text in CSV": ("a,b,c\n1,x,3\n", CSV, "columns that are not numbers: b (text)"),
     "CSV without rows": ("a,b,c\n", CSV, "X has no rows"),
     "no Parquet": (b"PAR1", "application/vnd.apache.parquet", "Parquet"),
     "plain text": ("a", "text/plain", "only supports the following content types"),
@@ -190,6 +190,10 @@ def test_a_served_champion_answers_every_form_and_refuses_every_bad_request(regi
             assert answer(body) == SCORES, name
         assert answer(FRAME.to_csv(index=False), CSV) == SCORES
         assert answer(FRAME.to_parquet(), "application/vnd.apache.parquet") == SCORES
+        whole = FRAME.round(0).astype(dict.fromkeys("abc", int))
+        expected = MODEL.predict(whole[["a", "b", "c"]]).tolist()
+        assert answer(whole.to_csv(index=False), CSV) == expected
+        assert answer({"dataframe_records": whole.to_dict("records")}) == expected
         assert answer(asking(output="rank")) == [
             {"qid": qid, "score": score, "rank": rank}
             for qid, score, rank in zip("xyxx", SCORES, [3, 1, 1, 2], strict=True)
