@@ -78,7 +78,7 @@ class Signals:
         from rankplug.system.interruption import handled_by
 
         main = threading.current_thread() is threading.main_thread()
-        with handled_by(self._raise) if main else nullcontext():
+        with handled_by(self._interrupt) if main else nullcontext():
             yield
 
     def status(self, status: int) -> int:
@@ -86,10 +86,12 @@ class Signals:
         terminated = status == INTERRUPTED and self.came == signal.SIGTERM
         return TERMINATED if terminated else status
 
-    def _raise(self, number: int, frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        from rankplug.system.interruption import interrupt
+
         if self.came is None:
             self.came = number
             # Python's own stream may be in the middle of a line.
             with suppress(OSError):
                 os.write(_STDERR, b"\ninterrupted: ending the command\n")
-        raise KeyboardInterrupt
+        interrupt(number)

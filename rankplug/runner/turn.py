@@ -21,6 +21,7 @@ from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
 from rankplug.runner.splits import Prepared, Splits
 from rankplug.solver import Callback, Data, Solver
+from rankplug.system.interruption import forget_interrupt, raise_if_lost
 from rankplug.tuning import Cost, StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
 __all__ = ["Search", "Turn"]
@@ -80,6 +81,7 @@ class Turn:
         try:
             return self.plan.merge(self._run_parts(nothing), self.recipe.metrics)
         except KeyboardInterrupt:
+            forget_interrupt()
             return self._abandon(nothing, "interrupted by the user", status="stopped")
         except RankplugError as error:
             return self._abandon(nothing, str(error))
@@ -99,6 +101,7 @@ class Turn:
         outcomes: list[Outcome] = []
         solver, known = self.solver, None
         for part in self.plan.parts:
+            raise_if_lost()
             data = part.prepare()
             outcome = nothing
             if self.recipe.tune and data is not known and self._searchable(data.scaled.train):

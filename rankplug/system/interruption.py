@@ -6,7 +6,7 @@ of a fraction of a second, whether they are `interrupted`, and return what they 
 A solver that is called by itself stops so at the first SIGINT or SIGTERM (`interruptible`). Within
 a loop over solvers, as in tuning, the loop is to end, not only the solver of the moment: there a
 signal is a `KeyboardInterrupt` (`ending_loop`), and solvers in threads of the loop stop when it
-says so (`stopped_by`).
+says so (`stopped_by`). Python may lose such an exception; loops look for it (`raise_if_lost`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,13 @@ __all__ = [
     "Terminated",
     "deferred",
     "ending_loop",
+    "forget_interrupt",
     "handled_by",
+    "interrupt",
     "interrupted",
     "interruptible",
     "pieces",
+    "raise_if_lost",
     "raise_if_overdue",
     "stopped_by",
 ]
@@ -48,7 +51,7 @@ _WORK = 2**24  # multiplications and additions of compiled code in some hundredt
 
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar("rankplug_asked", default=None)
 _last_caught = float("-inf")
-
+_on_its_way: int | None = None  # the signal of an exception that nobody has caught yet
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
@@ -137,19 +140,18 @@ def ending_loop() -> Iterator[None]:
 
     When SIGTERM has ended it, and is nobody else's, it ends the process after all.
     """
-    if not _may_handle_signals() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if not _may_handle_signals():
         with stopped_by(lambda: False):
             yield
         return
-    signal.signal(signal.SIGTERM, _raise_terminated)
+    terminated_by_us = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     try:
-        with stopped_by(lambda: False):
+        with handled_by(interrupt), stopped_by(raise_if_lost):
             yield
     except Terminated:
-        _usual_effect(signal.SIGTERM)
+        if terminated_by_us:
+            _usual_effect(signal.SIGTERM)
         raise
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
@@ -178,7 +180,8 @@ def deferred() -> Iterator[None]:
 def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """SIGINT and SIGTERM go to a handler, each unless it is ignored or somebody else's.
 
-    To be used in the main thread, the only one that may set handlers.
+    To be used in the main thread, the only one that may set handlers. What the handler raises by
+    `interrupt` is raised at the end at the latest, though it was lost on the way.
     """
     usual: dict[signal.Signals, _Handler] = {
         signal.SIGINT: signal.default_int_handler,
@@ -189,10 +192,38 @@ def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[Non
         signal.signal(number, handler)
     try:
         yield
+        if ours:
+            raise_if_lost()
     finally:
         for number in ours:
             if signal.getsignal(number) == handler:
                 signal.signal(number, usual[number])
+        if ours:
+            forget_interrupt()
+
+
+def interrupt(number: int, _: FrameType | None = None) -> NoReturn:
+    """Raise `KeyboardInterrupt`, for SIGTERM `Terminated`, and leave a mark: a handler of signals.
+
+    Python drops what is raised while it calls back for a weak reference or runs a ``__del__``.
+    Loops find the mark then, by `raise_if_lost`.
+    """
+    global _on_its_way
+    _on_its_way = number
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def raise_if_lost() -> bool:
+    """Raise an `interrupt` again that has not ended the loop around; False if there was none."""
+    if _on_its_way is not None:
+        interrupt(_on_its_way)
+    return False
+
+
+def forget_interrupt() -> None:
+    """To be called by whoever catches an `interrupt` and goes on."""
+    global _on_its_way
+    _on_its_way = None
 
 
 class _Catcher:
@@ -204,7 +235,8 @@ class _Catcher:
         self._can_stop = False
 
     def __call__(self) -> bool:
-        """Whether a signal was caught."""
+        """Whether a signal was caught; one before the first question ends more than a solver."""
+        raise_if_lost()
         self._can_stop = True
         return self.caught is not None
 
@@ -223,13 +255,9 @@ def _may_handle_signals() -> bool:
     return main and multiprocessing.parent_process() is None
 
 
-def _raise_terminated(*_: object) -> None:
-    raise Terminated
-
-
 def _usual_effect(number: int) -> None:
     """What the signal does where nobody handles it."""
     if number == signal.SIGINT:
-        raise KeyboardInterrupt
+        interrupt(number)
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)

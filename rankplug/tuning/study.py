@@ -40,7 +40,7 @@ from rankplug.exceptions import (
     TuningError,
 )
 from rankplug.solver import Solver, SolverResult
-from rankplug.system.interruption import ending_loop
+from rankplug.system.interruption import ending_loop, raise_if_lost
 from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer
 from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.observers import StudyInfo, TuneObserver
@@ -274,6 +274,7 @@ class _Trials:
     def _ask(self) -> Trial | None:
         """A trial to run; None if there is to be none."""
         plan = self.plan
+        raise_if_lost()
         with self.asking:
             if self.stop or plan.out_of_time() or plan.used_up(self.study):
                 return None
@@ -309,7 +310,7 @@ class _Trials:
         n_candidates = len(evaluation.candidates)
         last = len(plan.task.folds) * n_candidates - 1
         for fold in range(len(plan.task.folds)):
-            with closing(plan.trainer(plan.task, fold, solver, Cs, lambda: self.stop)) as results:
+            with closing(plan.trainer(plan.task, fold, solver, Cs, self._stopping)) as results:
                 for position, candidate in enumerate(evaluation.candidates):
                     step = evaluation.add(fold, candidate, next(results))
                     number = fold * n_candidates + position
@@ -319,6 +320,9 @@ class _Trials:
                     if number < last and self.pruning.after_step(trial, evaluation, step):
                         return True
         return False
+
+    def _stopping(self) -> bool:
+        return self.stop or raise_if_lost()
 
     def _finish(self, trial: Trial, evaluation: Evaluation, *, pruned: bool) -> FrozenTrial:
         if self.path is not None:
