@@ -125,7 +125,8 @@ def sparse_dot(const index[::1] indptr not None, const index[::1] indices not No
     cdef const int64_t *chosen = _chosen(rows, n, indptr.shape[0] - 1)
     with nogil:
         for i in range(n):
-            z[i] = _sparse_score(indptr, indices, values, i if chosen == NULL else chosen[i], v)
+            z[i] = _sparse_score(
+                &indptr[i if chosen == NULL else chosen[i]], &indices[0], &values[0], &v[0])
 
 
 def sparse_transposed_dot(const index[::1] indptr not None, const index[::1] indices not None,
@@ -136,7 +137,8 @@ def sparse_transposed_dot(const index[::1] indptr not None, const index[::1] ind
     cdef const int64_t *chosen = _chosen(rows, n, indptr.shape[0] - 1)
     with nogil:
         for i in range(n):
-            _add_sparse_row(indptr, indices, values, i if chosen == NULL else chosen[i], u[i], g)
+            _add_sparse_row(
+                &indptr[i if chosen == NULL else chosen[i]], &indices[0], &values[0], u[i], &g[0])
 
 
 def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices not None,
@@ -156,11 +158,11 @@ def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices 
             b = query_ptr[q]
             e = query_ptr[q + 1]
             for i in range(b, e):
-                z[i] = _sparse_score(indptr, indices, values, i, v)
+                z[i] = _sparse_score(&indptr[i], &indices[0], &values[0], &v[0])
             if pairs.queries.n_levels[q] > 1:
                 u = pairs.laplacian_of_query(q, &z[0])
                 for i in range(b, e):
-                    _add_sparse_row(indptr, indices, values, i, u[i - b], g)
+                    _add_sparse_row(&indptr[i], &indices[0], &values[0], u[i - b], &g[0])
 
 
 def sparse_moments(const index[::1] indptr not None, const index[::1] indices not None,
@@ -169,17 +171,15 @@ def sparse_moments(const index[::1] indptr not None, const index[::1] indices no
                    double[::1] out not None):
     """As `dense_moments`, for compressed rows; `first` must hold zeros, and will again."""
     cdef int64_t q, i, p, k
-    cdef double total, weighted
+    cdef double total
     assert c.shape[0] == indptr.shape[0] - 1 and first.shape[0] == out.shape[0]
     with nogil:
         for q in range(query_ptr.shape[0] - 1):
             total = 0.0
             for i in range(query_ptr[q], query_ptr[q + 1]):
                 total += c[i]
-                for p in range(indptr[i], indptr[i + 1]):
-                    weighted = c[i] * values[p]
-                    first[indices[p]] += weighted
-                    out[indices[p]] += weighted * values[p]
+                _add_sparse_moments(
+                    &indptr[i], &indices[0], &values[0], c[i], &first[0], &out[0])
             for p in range(indptr[query_ptr[q]], indptr[query_ptr[q + 1]]):
                 k = indices[p]
                 if first[k] != 0.0:
@@ -187,10 +187,12 @@ def sparse_moments(const index[::1] indptr not None, const index[::1] indices no
                     first[k] = 0.0
 
 
-cdef inline double _sparse_score(const index[::1] indptr, const index[::1] indices,
-                                 const floating[::1] values, int64_t i,
-                                 const double[::1] v) noexcept nogil:
-    cdef int64_t p = indptr[i], stop = indptr[i + 1]
+# Pointers, as a view passed on is a large struct, which is copied unless the call is inlined.
+
+cdef inline double _sparse_score(const index *span, const index *indices, const floating *values,
+                                 const double *v) noexcept nogil:
+    """x . v for the row that stands at ``span[0]:span[1]``."""
+    cdef int64_t p = span[0], stop = span[1]
     cdef double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0
     # Four sums, since each addition has to wait for the one before.
     while p + 4 <= stop:
@@ -205,13 +207,25 @@ cdef inline double _sparse_score(const index[::1] indptr, const index[::1] indic
     return (s0 + s1) + (s2 + s3)
 
 
-cdef inline void _add_sparse_row(const index[::1] indptr, const index[::1] indices,
-                                 const floating[::1] values, int64_t i, double u,
-                                 double[::1] g) noexcept nogil:
+cdef inline void _add_sparse_row(const index *span, const index *indices, const floating *values,
+                                 double u, double *g) noexcept nogil:
+    """g += u x for the row that stands at ``span[0]:span[1]``."""
     cdef int64_t p
     if u != 0.0:
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in range(span[0], span[1]):
             g[indices[p]] += u * values[p]
+
+
+cdef inline void _add_sparse_moments(const index *span, const index *indices,
+                                     const floating *values, double c, double *first,
+                                     double *second) noexcept nogil:
+    """first += c x and second += c x^2 for the row that stands at ``span[0]:span[1]``."""
+    cdef int64_t p
+    cdef double weighted
+    for p in range(span[0], span[1]):
+        weighted = c * values[p]
+        first[indices[p]] += weighted
+        second[indices[p]] += weighted * values[p]
 
 
 cdef const int64_t *_chosen(const int64_t[::1] rows, int64_t n, int64_t n_rows) except? NULL:
