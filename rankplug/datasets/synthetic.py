@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -60,7 +58,7 @@ def web_search(
     seed : int
     """
     rng = np.random.default_rng(seed)
-    world = _WebSearch.draw(n_features, rng)
+    world = _WebSearch(n_features, rng)
     n_others = -(-n_queries // 8)
     samples = []
     for n in (n_queries, n_others, n_others):
@@ -127,25 +125,17 @@ def text_scores(
     return DatasetParts(*map(_rank_by_utility, rows, utilities))
 
 
-@dataclass(frozen=True)
 class _WebSearch:
     """The model that all queries share: latent features, features as seen, and relevance."""
 
-    factors: NDArray[np.float64]
-    own_scale: NDArray[np.float64]
-    coef: NDArray[np.float64]
-    spread: NDArray[np.float64]
-
-    @classmethod
-    def draw(cls, n_features: int, rng: np.random.Generator) -> _WebSearch:
-        factors = rng.normal(scale=0.35, size=(_N_FACTORS, n_features))
-        own_scale = 0.3 * np.exp(0.8 * rng.normal(size=n_features))
+    def __init__(self, n_features: int, rng: np.random.Generator) -> None:
+        self.factors = rng.normal(scale=0.35, size=(_N_FACTORS, n_features))
+        self.own_scale = 0.3 * np.exp(0.8 * rng.normal(size=n_features))
         # The factors of a query and those of a document add up: twice the variance.
-        spread = np.sqrt(2 * (factors**2).sum(axis=0) + own_scale**2)
-        coef = rng.normal(size=n_features) * (rng.random(n_features) < 0.4) / spread
-        variance = 2 * ((factors @ coef) ** 2).sum() + ((own_scale * coef) ** 2).sum()
-        coef *= 0.7 / np.sqrt(max(variance, np.finfo(float).tiny))
-        return cls(factors, own_scale, coef, spread)
+        self.spread = np.sqrt(2 * (self.factors**2).sum(axis=0) + self.own_scale**2)
+        coef = rng.normal(size=n_features) * (rng.random(n_features) < 0.4) / self.spread
+        variance = 2 * ((self.factors @ coef) ** 2).sum() + ((self.own_scale * coef) ** 2).sum()
+        self.coef = coef * (0.7 / np.sqrt(max(variance, np.finfo(float).tiny)))
 
     def sample(
         self, query: NDArray[np.int64], dtype: np.dtype[np.floating], rng: np.random.Generator

@@ -86,27 +86,15 @@ class LabelRanker(SolverEstimator):
     def rank(self, X: Any) -> NDArray[np.int64]:
         """Rank of each label for each row, 1 = best; labels with equal scores keep their order.
 
-        Parameters
-        ----------
-        X : array, sparse matrix or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        int64 ndarray of shape (n_samples, n_labels)
+        `X` is that of `predict`; the ranks have the shape (n_samples, n_labels).
         """
         best_first = np.argsort(-self.predict(X), axis=1, kind="stable")
         return np.argsort(best_first, axis=1) + 1
 
     def classify(self, X: Any) -> NDArray[Any]:
-        """The label with the highest score for each row.
+        """The label with the highest score for each row, of shape (n_samples,).
 
-        Parameters
-        ----------
-        X : array, sparse matrix or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
+        `X` is that of `predict`.
         """
         best = np.argmax(self.predict(X), axis=1)
         return self.labels_[best]  # type: ignore[no-any-return]

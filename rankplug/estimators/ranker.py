@@ -122,14 +122,7 @@ class Ranker(SolverEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of `X`, in their order; higher is better.
 
-        Parameters
-        ----------
-        X : array, sparse matrix or table of shape (n_samples, n_features)
-            A table may have its queries in a column ``qid``.
-
-        Returns
-        -------
-        float64 ndarray of shape (n_samples,)
+        As `SolverEstimator.predict`, but that a table may have its queries in a column ``qid``.
         """
         check_is_fitted(self)
         features, _ = tables.without_query_column(X, given=False, known=self._names())

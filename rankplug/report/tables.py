@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,10 +168,8 @@ def repeats(report: Report) -> Table | None:
             number(float(np.std(row, ddof=1)) if len(row) > 1 else None, "{:.4f}") for row in values
         ],
     }
-    for place in range(max(map(len, values))):
-        columns[str(place + 1)] = [
-            number(row[place] if place < len(row) else None, "{:.4f}") for row in values
-        ]
+    for place, column in enumerate(itertools.zip_longest(*values), start=1):
+        columns[str(place)] = [number(value, "{:.4f}") for value in column]
     return Table.of_columns(f"{metric} of each repetition", columns, {"solver"})
 
 
@@ -303,8 +302,7 @@ def _about_comparisons(report: Report) -> list[str]:
     elif n < _FEW_QUERIES:
         notes.append(f"with {n} queries the interval tends to be too narrow")
     scores = {outcome.name: outcome.score(most.metric) for outcome in report.outcomes}
-    shown = {one.name: scores[one.name] - scores[one.baseline] for one in found}
-    if any(abs(shown[one.name] - one.difference) > 5e-5 for one in found):
+    if any(abs(scores[one.name] - scores[one.baseline] - one.difference) > 5e-5 for one in found):
         notes.append(
             "every query counts alike here, so that differences are not those of the results above"
         )
