@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning
+from rankplug.metrics import evaluate, evaluate_labels
 from rankplug.solver import Data, Solver, SolverResult, Task
 
 __all__ = [
@@ -62,10 +63,8 @@ class Problem:
     def with_silent_rows(self) -> Problem:
         """The problem and rows without a preference, which change nothing."""
         if self.qid is None:
-            silent = [np.full(self.y.shape[1], np.nan), np.full(self.y.shape[1], 2.0)]
-            return replace(
-                self, X=np.vstack((self.X, self.X[:2])), y=np.vstack((self.y, np.array(silent)))
-            )
+            silent = np.repeat([[np.nan], [2.0]], self.y.shape[1], axis=1)
+            return replace(self, X=np.vstack((self.X, self.X[:2])), y=np.vstack((self.y, silent)))
         last = self.qid.max()
         return replace(
             self,
@@ -81,40 +80,24 @@ def make_problem(task: Task, *, noise: float = 1.0, seed: int = 0) -> Problem:
     The features hold exact zeros (for sparse matrices) and a column that is always zero.
     """
     rng = np.random.default_rng(seed)
-    n_features = 5
+    qid, n_samples = None, 30
+    labels: tuple[int, ...] = (4,)
     if task == "query-document":
         qid = np.repeat(np.arange(14), rng.integers(3, 9, size=14))
-        X = _make_features(rng, len(qid), n_features)
-        utility = X @ rng.normal(size=n_features) + noise * rng.normal(size=len(qid))
-        return Problem(X, np.digitize(utility, [-1.0, 1.0]).astype(np.float64), qid)
-    X = _make_features(rng, 30, n_features)
-    utilities = X @ rng.normal(size=(n_features, 4)) + noise * rng.normal(size=(30, 4))
-    return Problem(X, np.digitize(utilities, [-1.0, 1.0]).astype(np.float64), None)
+        n_samples, labels = len(qid), ()
+    X = rng.normal(size=(n_samples, 5))
+    X[rng.random(size=X.shape) < 0.3] = 0.0
+    X[:, 1] = 0.0
+    utility = X @ rng.normal(size=(5, *labels)) + noise * rng.normal(size=(n_samples, *labels))
+    return Problem(X, np.digitize(utility, [-1.0, 1.0]).astype(np.float64), qid)
 
 
 def pair_accuracy(problem: Problem, scores: NDArray[np.float64]) -> float:
     """Share of all preference pairs that are in the right order; ties count one half."""
+    metric = "pairwise_accuracy"
     if problem.qid is None:
-        groups = list(zip(problem.y, scores, strict=True))
-    else:
-        members = [np.flatnonzero(problem.qid == query) for query in np.unique(problem.qid)]
-        groups = [(problem.y[rows], scores[rows]) for rows in members]
-    right = total = 0.0
-    for y, s in groups:
-        preferred = y[:, None] > y[None, :]
-        margin = np.sign(s[:, None] - s[None, :])[preferred]
-        right += ((margin + 1) / 2).sum()
-        total += len(margin)
-    return float(right / total)
-
-
-def _make_features(
-    rng: np.random.Generator, n_samples: int, n_features: int
-) -> NDArray[np.float64]:
-    X = rng.normal(size=(n_samples, n_features))
-    X[rng.random(size=X.shape) < 0.3] = 0.0
-    X[:, 1] = 0.0
-    return X
+        return evaluate_labels(problem.y, scores, metric)[metric]
+    return evaluate(problem.y, scores, problem.qid, metric)[metric]
 
 
 @dataclass(frozen=True, eq=False)
