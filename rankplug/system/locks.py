@@ -79,6 +79,12 @@ class Workers:
             return not _is_free(file)
         return not self._shared and not name.startswith(f"{socket.gethostname()}-")
 
+    def sees(self, name: str) -> bool:
+        """Whether that worker is another process, of which `alive` knows for certain."""
+        host = f"{socket.gethostname()}-"
+        own = name.startswith(f"{host}{os.getpid()}-")
+        return not own and (self._shared or name.startswith(host))
+
     def others(self, name: str) -> bool:
         """Whether any worker but this one runs, as far as can be seen; forgets those that died."""
         files = set(self._marks.parent.glob(f"{self._marks.name}.*.worker")) - {self._file(name)}

@@ -41,6 +41,7 @@ from rankplug.exceptions import (
 )
 from rankplug.solver import Solver, SolverResult
 from rankplug.system.interruption import ending_loop, raise_if_lost
+from rankplug.system.locks import Workers
 from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer
 from rankplug.tuning.folds import TuningTask
 from rankplug.tuning.observers import StudyInfo, TuneObserver
@@ -72,6 +73,7 @@ _log = logging.getLogger(__name__)
 
 # So many fail in a row when the solver or the data are wrong, hardly by bad luck with parameters.
 _FAILURES_IN_A_ROW = 10
+_LOOK_EVERY = 0.2  # seconds: little beside a trial, and much beside reading the study
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Study:
             path, sampler = self._plan(distributions)
             study.sampler = sampler
             fail_killed(study, place.workers, worker)
-            trials = _Trials(self, study, path, sampler, make_pruning(self.pruner, study), worker)
+            pruning = make_pruning(self.pruner, study)
+            trials = _Trials(self, study, path, sampler, pruning, place.workers, worker)
             self.observer.study_started(self._info(study), left_behind(study, place.workers))
             try:
                 with warnings.catch_warnings():
@@ -239,8 +242,10 @@ class _Trials:
         With a `TrialSampler`.
     path : CPath or None
         Its best C is given at the end of a trial.
+    workers : Workers
+        The processes that work on the storage.
     worker : str
-        This process's name among those that work on the storage.
+        This process's name among them.
     """
 
     plan: Study
@@ -248,13 +253,26 @@ class _Trials:
     path: CPath | None
     sampler: TrialSampler
     pruning: NoPruning
+    workers: Workers
     worker: str
     asking: threading.Lock = field(default_factory=threading.Lock)
     failures_in_a_row: int = 0
     stop: bool = False
 
     def run(self) -> None:
-        """Run trials until the budget is used up or there is nothing left to try."""
+        """Run trials until the budget is used up or there is nothing left to try.
+
+        Other processes may be at their last trials then: these are waited for, so that all end
+        with the same best one, and are run here if their process is killed.
+        """
+        self._run_here()
+        while self._others_are_at_their_last():
+            time.sleep(_LOOK_EVERY)
+            raise_if_lost()
+            fail_killed(self.study, self.workers, self.worker)
+            self._run_here()
+
+    def _run_here(self) -> None:
         if self.plan.n_jobs == 1:
             self._work()
             return
@@ -267,6 +285,16 @@ class _Trials:
                 self.stop = True
                 raise
 
+    def _others_are_at_their_last(self) -> bool:
+        plan = self.plan
+        if plan.out_of_time() or not (
+            plan.used_up(self.study) or self.sampler.exhausted(self.study)
+        ):
+            return False
+        running = self.study.get_trials(deepcopy=False, states=(State.RUNNING,))
+        names = [trial.user_attrs.get(WORKER) for trial in running]
+        return any(name is not None and self.workers.sees(name) for name in names)
+
     def _work(self) -> None:
         while (trial := self._ask()) is not None:
             self.plan.observer.trial_finished(to_record(self._end(trial)))
@@ -275,14 +303,15 @@ class _Trials:
         """A trial to run; None if there is to be none."""
         plan = self.plan
         raise_if_lost()
-        with self.asking:
+        # One process of this machine after the other, so that none asks for a trial too many.
+        with self.asking, self.workers.one_at_a_time():
             if self.stop or plan.out_of_time() or plan.used_up(self.study):
                 return None
             if self.failures_in_a_row >= _FAILURES_IN_A_ROW or self.sampler.exhausted(self.study):
                 return None
             trial = self.study.ask(self.sampler.distributions)
             if plan.used_up(self.study, before=trial.number):
-                # Another process was faster.
+                # A process of another machine was faster.
                 self.study.tell(trial, state=State.FAIL)
                 return None
             trial.set_user_attr(WORKER, self.worker)

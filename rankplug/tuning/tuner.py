@@ -114,7 +114,8 @@ def tune(
         Scaling of features, fitted on the training part of each fold.
     resume : bool
         Go on with the study of that name if the storage has it; otherwise that is an error.
-        Also for several processes that work on one study.
+        Also for several processes that work on one study: where they see each other, on one
+        machine or in one folder, they end together, with the same best trial.
     refit : bool
         Train the best solver on all of `data` at the end.
     observer : TuneObserver or several of them

@@ -185,6 +185,58 @@ def test_processes_share_a_study(tmp_path):
     assert not list(tmp_path.glob("*.worker"))
 
 
+SLOW_AND_QUICK = """
+import time
+
+def work_slowly(own, seconds):
+    class Slow(Log):
+        def step(self, number, step):
+            os.close(os.open("begun", os.O_CREAT))
+            time.sleep(seconds)
+
+    while seconds == 0 and not os.path.exists("begun"):
+        time.sleep(0.01)
+    result = tune(
+        Direction(), data, metric="map", folds=2, n_trials=n_trials, sampler="random",
+        space={"angle": {"low": 0, "high": 3}}, storage=storage, resume=True, progress=False,
+        observer=Slow(log), pruner=None,
+    )
+    with open(f"result{own}.txt", "w") as file:
+        print(result.best.number, *sorted(trial.state for trial in result.trials), file=file)
+
+storage, log, n_trials = sys.argv[1], sys.argv[2], int(sys.argv[3])
+work(storage, log, 1)  # imports what the processes need
+children = []
+for own, seconds in enumerate((0.0, 0.0, 3.0 if len(sys.argv) > 4 else 0.6)):
+    children.append(os.fork())
+    if children[-1] == 0:
+        work_slowly(own, seconds)
+        os._exit(0)
+if len(sys.argv) > 4:
+    while not os.path.exists("begun"):
+        time.sleep(0.01)
+    time.sleep(1.0)
+    os.kill(children.pop(), 9)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_processes_end_with_the_same_best_trial(tmp_path, kind, killed):
+    storage = {"journal": "study.journal", "sqlite": "sqlite:///study.db"}[kind]
+    n_trials = 9
+    command = [sys.executable, "-c", WORKER + SLOW_AND_QUICK, storage, "log.txt", str(n_trials)]
+    subprocess.run(command + ["kill"] * killed, check=True, timeout=240, cwd=tmp_path)
+    results = [file.read_text().split() for file in sorted(tmp_path.glob("result*.txt"))]
+    assert len(results) == 3 - killed
+    assert all(result == results[0] for result in results)
+    states = results[0][1:]
+    assert states.count("complete") == n_trials
+    assert states.count("killed") == len(states) - n_trials == killed
+    assert not list(tmp_path.glob("*.worker"))
+
+
 def ranking_data(seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 3))
