@@ -214,7 +214,7 @@ def _kernel_ridge(part: Part, n_features: int) -> Converted:
 def _kernel(part: Part, gamma: str | None, default: float = 1.0) -> Kernel:
     name = {"polynomial": "poly"}.get(str(_attribute(part, "kernel")), _attribute(part, "kernel"))
     degree = _number(part, "degree")
-    if name not in ("linear", "rbf", "poly") or not 1 <= degree == int(degree):
+    if name not in ("linear", "rbf", "poly") or not 1 <= degree < 2**31 or degree % 1:
         raise ValueError(f"its kernel {name!r} is none of 'linear', 'rbf' and 'poly'")
     return Kernel(
         name, default if gamma is None else _number(part, gamma), int(degree),

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from rankplug.system.files import parse_json
 
-__all__ = ["check_lightgbm_text", "check_xgboost_json", "finite_json", "ubjson_to_json"]
+__all__ = [
+    "check_xgboost_json",
+    "finite_json",
+    "require",
+    "require_depth",
+    "ubjson_to_json",
+]
 
 # Of a tree. The libraries walk through it by recursion, and the stack holds many times that.
 _DEEPEST_TREE = 4096
@@ -35,14 +41,7 @@ _XGBOOST_COLUMNS = {
     **dict.fromkeys(("split_conditions", "base_weights", "loss_changes", "sum_hessian"), "f"),
 }
 
-# Lines of LightGBM's trees: one number for each inner node, or for each leaf.
-_LIGHTGBM_NODES = {
-    **dict.fromkeys(("split_feature", "decision_type", "left_child", "right_child"), int),
-    **dict.fromkeys(("split_gain", "threshold", "internal_value", "internal_weight"), float),
-    "internal_count": int,
-}
-_LIGHTGBM_LEAVES = {"leaf_value": float, "leaf_weight": float, "leaf_count": int}
-_CATEGORICAL = 1  # the bit of LightGBM's decision_type
+_FEATURE_TYPES = {"q", "i", "c", "int", "float"}
 
 _UBJSON_INTEGERS = {b"i": ">i1", b"U": ">u1", b"I": ">i2", b"l": ">i4", b"L": ">i8"}
 _UBJSON_NUMBERS = {**_UBJSON_INTEGERS, b"d": ">f4", b"D": ">f8"}
@@ -60,19 +59,22 @@ def check_xgboost_json(text: str) -> None:
     content = parse_json(text)
     # Where XGBoost would not read what was just parsed: it tells JSON from other formats by the
     # first two characters, and leaves characters escaped by numbers as they are.
-    _require(text.startswith('{"'), "the beginning")
-    _require("\\u" not in text, "an escaped character")
+    require(text.startswith('{"'), "the beginning")
+    require("\\u" not in text, "an escaped character")
     try:
         _require_shallow(content, _DEEPEST_VALUE)
         learner = content["learner"]
         param = learner["learner_model_param"]
         n_features = _count(param["num_feature"])
-        _require(_count(param["num_class"]) <= 1 and _count(param["num_target"]) == 1, "outputs")
-        _require(0 < n_features < 2**31, "num_feature")
+        require(_count(param["num_class"]) <= 1 and _count(param["num_target"]) == 1, "outputs")
+        require(0 < n_features < 2**31, "num_feature")
         for name in ("feature_names", "feature_types"):
-            _require(len(learner[name]) in (0, n_features), name)
+            words = learner[name]
+            require(isinstance(words, list) and len(words) in (0, n_features), name)
+            require(all(isinstance(word, str) for word in words), name)
+        require(set(learner["feature_types"]) <= _FEATURE_TYPES, "feature_types")
         booster = learner["gradient_booster"]
-        _require(booster["name"] == "gbtree", "booster")
+        require(booster["name"] == "gbtree", "booster")
         _check_xgboost_trees(booster["model"], n_features)
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise ValueError(f"it lacks {error}") from None
@@ -81,14 +83,14 @@ def check_xgboost_json(text: str) -> None:
 def _check_xgboost_trees(model: dict[str, Any], n_features: int) -> None:
     trees = model["trees"]
     n_trees = len(trees)
-    _require(_count(model["gbtree_model_param"]["num_trees"]) == n_trees, "num_trees")
-    _require(len(model["tree_info"]) == n_trees and not any(model["tree_info"]), "tree_info")
+    require(_count(model["gbtree_model_param"]["num_trees"]) == n_trees, "num_trees")
+    require(len(model["tree_info"]) == n_trees and not any(model["tree_info"]), "tree_info")
     rounds = np.array(model["iteration_indptr"], dtype=np.int64)
     ends = rounds[0] == 0 and rounds[-1] == n_trees
-    _require(bool(ends and (np.diff(rounds) >= 0).all()), "iteration_indptr")
-    _require(not any(len(part) for part in model.get("cats", {}).values()), "cats")
+    require(bool(ends and (np.diff(rounds) >= 0).all()), "iteration_indptr")
+    require(not any(len(part) for part in model.get("cats", {}).values()), "cats")
     # The places where XGBoost puts the trees: it would follow what is left empty.
-    _require([tree["id"] for tree in trees] == list(range(n_trees)), "id")
+    require([tree["id"] for tree in trees] == list(range(n_trees)), "id")
     for tree in trees:
         _check_xgboost_tree(tree, n_features)
 
@@ -97,23 +99,23 @@ def _check_xgboost_tree(tree: dict[str, Any], n_features: int) -> None:
     param = tree["tree_param"]
     n_nodes = _count(param["num_nodes"])
     one_output = _count(param["size_leaf_vector"]) <= 1
-    _require(n_nodes > 0 and _count(param["num_feature"]) == n_features and one_output, "tree")
+    require(n_nodes > 0 and _count(param["num_feature"]) == n_features and one_output, "tree")
     columns = {name: np.asarray(tree[name]) for name in _XGBOOST_COLUMNS}
     for name, kinds in _XGBOOST_COLUMNS.items():
         array = columns[name]
-        _require(array.shape == (n_nodes,) and array.dtype.kind in kinds, name)
+        require(array.shape == (n_nodes,) and array.dtype.kind in kinds, name)
     left, right = columns["left_children"], columns["right_children"]
     inner = np.flatnonzero(left != -1)
-    _require(np.array_equal(inner, np.flatnonzero(right != -1)), "children")
+    require(np.array_equal(inner, np.flatnonzero(right != -1)), "children")
     children = np.concatenate((left[inner], right[inner]))
     # Without a second parent, and without one for the root, there is no way back.
-    _require(bool(np.all((children > 0) & (children < n_nodes))), "children")
-    _require(len(np.unique(children)) == len(children), "children")
-    _require(np.array_equal(columns["parents"][children], np.tile(inner, 2)), "parents")
-    _require_depth(left, right)
+    require(bool(np.all((children > 0) & (children < n_nodes))), "children")
+    require(len(np.unique(children)) == len(children), "children")
+    require(np.array_equal(columns["parents"][children], np.tile(inner, 2)), "parents")
+    require_depth(left, right)
     split, kinds_of_split = columns["split_indices"][inner], columns["split_type"]
-    _require(bool(np.all((split >= 0) & (split < n_features))), "split_indices")
-    _require(bool(np.all((kinds_of_split == 0) | (kinds_of_split == 1))), "split_type")
+    require(bool(np.all((split >= 0) & (split < n_features))), "split_indices")
+    require(bool(np.all((kinds_of_split == 0) | (kinds_of_split == 1))), "split_type")
     _check_categories(tree, inner[kinds_of_split[inner] == 1])
 
 
@@ -121,18 +123,18 @@ def _check_categories(tree: dict[str, Any], splits: NDArray[Any]) -> None:
     """The categories of each categorical split are a part of all of them."""
     names = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
     values, nodes, begins, sizes = (np.asarray(tree[name], dtype=np.int64) for name in names)
-    _require(np.array_equal(nodes, splits), "categories_nodes")
+    require(np.array_equal(nodes, splits), "categories_nodes")
     # XGBoost keeps categories as float32, which has all integers below 2^24.
-    _require(bool(np.all((values >= 0) & (values < 2**24))), "categories")
-    _require(begins.shape == sizes.shape == nodes.shape, "categories_sizes")
+    require(bool(np.all((values >= 0) & (values < 2**24))), "categories")
+    require(begins.shape == sizes.shape == nodes.shape, "categories_sizes")
     within = (begins >= 0) & (sizes > 0) & (begins <= len(values) - sizes)
-    _require(bool(within.all()), "categories_segments")
+    require(bool(within.all()), "categories_segments")
 
 
 def _count(text: Any) -> int:
     """A number that XGBoost writes as text."""
     right = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 12
-    _require(right, f"number {text!r}")
+    require(right, f"number {text!r}")
     return int(text)
 
 
@@ -228,91 +230,7 @@ def _take(stream: BytesIO, n_bytes: int) -> bytes:
     return part
 
 
-def check_lightgbm_text(text: str) -> None:
-    """Check a model of LightGBM's boosted trees, without categorical features, in its own format.
-
-    Raises
-    ------
-    ValueError
-        If it is none, or its parts do not fit together.
-    """
-    _require(re.search(r"[\x00-\x09\x0b-\x1f]", text) is None, "a character")
-    head, *trees = re.split(r"^(?=Tree=)", text, flags=re.MULTILINE)
-    try:
-        header = _items(head, "tree")
-        one_output = (header["num_class"], header["num_tree_per_iteration"]) == ("1", "1")
-        _require(one_output, "num_class")
-        n_features = int(_numbers(header["max_feature_idx"], int, 1)[0]) + 1
-        _require(n_features > 0, "max_feature_idx")
-        for name in ("feature_names", "feature_infos"):
-            _require(len(header[name].split(" ")) == n_features, name)
-        sizes = _numbers(header["tree_sizes"], int, len(trees))
-        if trees:
-            trees[-1], end, rest = trees[-1].partition("end of trees\n")
-            _require(bool(end), "end of trees")
-            _check_parameters(rest.partition("\nparameters:\n")[2])
-        # LightGBM reads the trees in parallel, each from where these sizes say.
-        lengths = [len(tree.encode()) for tree in trees]
-        _require(sizes.tolist() == lengths, "tree_sizes")
-        for number, tree in enumerate(trees):
-            _check_lightgbm_tree(_items(tree, f"Tree={number}"), n_features)
-    except KeyError as error:
-        raise ValueError(f"it lacks {error}") from None
-
-
-def _check_parameters(text: str) -> None:
-    """Those of the training, which stand at the end: lines ``[key: value]``."""
-    lines, end, _ = text.partition("\nend of parameters\n")
-    _require(bool(end) or not text, "end of parameters")
-    right = all(re.fullmatch(r"\[\w+: .*\]", line) for line in lines.split("\n") if line)
-    _require(right, "parameters")
-
-
-def _items(text: str, first: str) -> dict[str, str]:
-    """The lines ``key=value`` below the first one."""
-    start, *lines = text.split("\n")
-    _require(start == first, first)
-    pairs = [line.partition("=") for line in lines if line]
-    items = {key: value for key, _, value in pairs}
-    _require(len(items) == len(pairs), "a key that occurs twice")
-    return items
-
-
-def _check_lightgbm_tree(items: dict[str, str], n_features: int) -> None:
-    n_leaves = int(_numbers(items["num_leaves"], int, 1)[0])
-    _require(0 < n_leaves < 2**31, "num_leaves")
-    _require(items["num_cat"] == "0" and items.get("is_linear", "0") == "0", "kind of tree")
-    _numbers(items["shrinkage"], float, 1)
-    if n_leaves == 1:
-        _numbers(items["leaf_value"], float, 1)
-        return
-    for name, kind in _LIGHTGBM_LEAVES.items():
-        _numbers(items[name], kind, n_leaves)
-    nodes = {
-        name: _numbers(items[name], kind, n_leaves - 1) for name, kind in _LIGHTGBM_NODES.items()
-    }
-    decisions, split = nodes["decision_type"], nodes["split_feature"]
-    _require(bool(np.all((decisions >= 0) & (decisions < 128))), "decision_type")
-    _require(not np.any(decisions & _CATEGORICAL), "decision_type")
-    _require(bool(np.all((split >= 0) & (split < n_features))), "split_feature")
-    left, right = nodes["left_child"], nodes["right_child"]
-    # Each node but the root, and each leaf (written as -1, -2, ...), is a child once.
-    children = np.sort(np.concatenate((left, right)))
-    expected = np.concatenate((np.arange(-n_leaves, 0), np.arange(1, n_leaves - 1)))
-    _require(np.array_equal(children, expected), "children")
-    _require_depth(left, right)
-
-
-def _numbers(text: str, kind: type, count: int) -> NDArray[Any]:
-    """So many numbers between blanks."""
-    words = text.split(" ") if text else []
-    _require(len(words) == count, f"{len(words)} numbers instead of {count}")
-    pattern = r"-?\d{1,18}" if kind is int else r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)"
-    _require(all(re.fullmatch(pattern, word, re.ASCII) for word in words), "numbers")
-    return np.array(words, dtype=np.int64 if kind is int else np.float64)
-
-
-def _require(right: bool, what: str) -> None:
+def require(right: bool, what: str) -> None:
     """Raise `ValueError`, which names a part of a file, unless that is right."""
     if not right:
         raise ValueError(f"{what} cannot be right")
@@ -320,7 +238,7 @@ def _require(right: bool, what: str) -> None:
 
 def _require_shallow(value: Any, levels: int) -> None:
     """Refuse values that are nested too deeply."""
-    _require(levels > 0, "depth")
+    require(levels > 0, "depth")
     parts = value.values() if isinstance(value, dict) else value
     if not {dict, list}.isdisjoint(map(type, parts)):  # most are long lists of numbers
         for part in parts:
@@ -328,7 +246,7 @@ def _require_shallow(value: Any, levels: int) -> None:
                 _require_shallow(part, levels - 1)
 
 
-def _require_depth(left: NDArray[Any], right: NDArray[Any]) -> None:
+def require_depth(left: NDArray[Any], right: NDArray[Any]) -> None:
     """Refuse trees that are too deep; children below 0 are leaves or none.
 
     Every node but the first must be the child of exactly one.
@@ -337,4 +255,4 @@ def _require_depth(left: NDArray[Any], right: NDArray[Any]) -> None:
     while len(level):
         level = np.concatenate((left[level], right[level]))
         level, depth = level[level >= 0], depth + 1
-    _require(depth <= _DEEPEST_TREE, "depth")
+    require(depth <= _DEEPEST_TREE, "depth")

@@ -14,7 +14,7 @@ from rankplug.data import Matrix
 from rankplug.exceptions import ModelFormatError
 from rankplug.models import Model
 from rankplug.system.cores import survive_forks
-from rankplug_plugins.boosting.file_checks import check_lightgbm_text
+from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 
 __all__ = ["LightGBMModel"]
 

@@ -133,6 +133,7 @@ class XGBoostModel(Model):
             reason = str(error).splitlines()[0]
             raise ModelFormatError(f"{file} cannot be read: {reason}") from None
         zeros, labels = header.get("zeros"), header.get("labels", "missing")
-        if zeros not in ("missing", "value") or not (labels is None or isinstance(labels, list)):
+        fits = labels is None or (isinstance(labels, list) and len(labels) > 0)
+        if zeros not in ("missing", "value") or not fits:
             raise ModelFormatError(f"{folder}: zeros or labels are missing from the description")
         return cls(booster, zeros, labels)

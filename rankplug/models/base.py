@@ -111,10 +111,19 @@ class Model(ABC):
         ------
         FileExistsError
             If `path` is a file or a folder with something in it, or another process is faster.
+        OSError
+            If it cannot be written, as on a full disk; nothing is left of it.
         """
-        with new_folder(path) as folder:
-            content = self._write(folder)
-            write_header(folder, self.kind, self.n_features, self.feature_names, content)
+        try:
+            with new_folder(path) as folder:
+                content = self._write(folder)
+                write_header(folder, self.kind, self.n_features, self.feature_names, content)
+        except OSError as error:
+            if error.filename is not None or error.errno is None:
+                raise
+            # Of a write, which does not say where.
+            reason = f"{error.strerror or error}: the model cannot be written to"
+            raise OSError(error.errno, reason, str(path)) from None
 
 
 def saved_size(model: Model) -> int:

@@ -25,7 +25,7 @@ _CHUNK = 2**22  # values of the kernel at once: 32 MB
 _HEADER: Mapping[str, Parameter] = {
     "kernel": Choice(("linear", "rbf", "poly")),
     "gamma": Real(),
-    "degree": Integer(1),
+    "degree": Integer(1, 2**31 - 1),
     "coef0": Real(),
     "sparse": Choice((True, False)),
     "n_features": Integer(1, 2**62),
@@ -112,7 +112,8 @@ class KernelModel(Model):
         wrong = [key for key, kind in _HEADER.items() if not kind.accepts(header.get(key))]
         if wrong:
             raise ModelFormatError(f"{folder}: {', '.join(wrong)} missing or wrong in the header")
-        kernel = Kernel(header["kernel"], header["gamma"], header["degree"], header["coef0"])
+        gamma, coef0 = float(header["gamma"]), float(header["coef0"])
+        kernel = Kernel(header["kernel"], gamma, header["degree"], coef0)
         if header["sparse"]:
             support: Any = _sparse_support(file, header["n_features"])
         else:

@@ -135,7 +135,10 @@ def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:
     DataError
         If they are not as many, or not all integers, floats, booleans or strings.
     """
-    array = np.arange(n_labels) if labels is None else np.asarray(labels)
+    try:
+        array = np.arange(n_labels) if labels is None else np.asarray(labels)
+    except ValueError:  # lists of different lengths within each other
+        raise DataError("labels must be a sequence of names, not of sequences") from None
     if array.dtype == object and len({type(label) for label in array.flat}) == 1:
         array = np.array(array.tolist())
     if array.dtype.kind not in "iufbU":

@@ -56,11 +56,25 @@ def test_an_earlier_file_stays(tmp_path, name):
 def test_a_model_is_not_half_saved(tmp_path):
     LinearModel(np.ones(10)).save(tmp_path / "old")
     before = content(tmp_path)
-    with files_of_at_most(10_000), pytest.raises(OSError, match="File too large"):
+    with files_of_at_most(10_000), pytest.raises(OSError, match=r"File too large: .* '.*new'"):
         LinearModel(np.random.default_rng(0).normal(size=100_000)).save(tmp_path / "new")
     assert content(tmp_path) == before
     assert os.listdir(tmp_path) == ["old"]
     assert load_model(tmp_path / "old").n_features == 10
+
+
+@pytest.mark.parametrize("solver", ["xgboost-pairwise", "lightgbm-lambdarank", "pointwise"])
+@pytest.mark.parametrize("n_bytes", [0, 100, 1500])
+def test_trees_are_not_half_saved(tmp_path, solver, n_bytes):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5)), rng.integers(0, 2, 60)
+    data = rankplug.RankingData.from_arrays(X, y, np.repeat(np.arange(6), 10))
+    forest = {"regressor": "random-forest"} if solver == "pointwise" else {}
+    chosen = rankplug.make_solver(solver, n_estimators=5, n_threads=1, **forest)
+    model = chosen.solve(data, random_state=0).model
+    with files_of_at_most(n_bytes), pytest.raises(OSError, match=r"cannot be written to: .*new"):
+        model.save(tmp_path / "new")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_in_the_way_of_a_folder(tmp_path):

@@ -6,12 +6,14 @@ Each is loaded and predicts in a process of its own, as a fault of compiled code
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
 from hashlib import sha256
 
 import numpy as np
+import pytest
 import skops.io
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -22,6 +24,9 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import SVR
+
+import rankplug
+from tests.long import mutate_models
 
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 5)), rng.normal(size=60)
@@ -154,3 +159,73 @@ def test_lists_within_lists_do_not_grow_beyond_the_file(tmp_path):
         archive.writestr("schema.json", json.dumps(array))
     sign(tmp_path, kind="regressor", n_features=5, model={})
     assert outcomes(tmp_path)[0].startswith("refused:")
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """Models that solvers of boosted trees find, by name."""
+    documents = rankplug.RankingData.from_arrays(X, y > 0, np.repeat(np.arange(6), 10))
+    labels = rankplug.LabelRankingData.from_arrays(X, rng.normal(size=(60, 3)))
+    few = {"n_estimators": 2, "n_threads": 1}
+    lightgbm = rankplug.make_solver("lightgbm-lambdarank", min_child_samples=2, **few)
+    xgboost = rankplug.make_solver("xgboost-pairwise", **few)
+    return {
+        "lightgbm": lightgbm.solve(documents, random_state=0).model,
+        "xgboost": xgboost.solve(labels, random_state=0).model,
+    }
+
+
+# What stands instead of a piece of LightGBM's text, and whether within each tree or once.
+LIGHTGBM = {
+    "parameters within trees": ("\nis_linear=0", "\n[num_threads: 100000]\nis_linear=0"),
+    "other parameters": ("\nshrinkage=", "\n[min_gain_to_split: 0]\nshrinkage="),
+    "no =": ("\nis_linear=0", "\nis_linear"),
+    "an unknown key": ("\nis_linear=0", "\nis_linear=0\nnum_threads=100000"),
+    "linear leaves": ("\nis_linear=0", "\nis_linear=0\nleaf_features=1 2"),
+    "a blank line": ("\nleaf_value=", "\n\nleaf_value="),
+    "an exponent": ("\nshrinkage=", "\nshrinkage=1e99999999999\nx="),
+    "NaN": ("\nleaf_value=", "\nleaf_value=nan\nx="),
+    "a large count": ("\nleaf_count=", "\nleaf_count=99999999999 "),
+    "an unknown objective": (
+        "\nobjective=lambdarank",
+        "\nobjective=multiclass num_class:100000000",
+    ),
+    "a key of the head": ("\nfeature_infos=", "\naverage_output\nfeature_infos="),
+}
+
+
+def test_text_of_lightgbm(solved, tmp_path):
+    """Its threads catch no error: each of the first ended the process."""
+    for attack, (old, new) in LIGHTGBM.items():
+        folder = tmp_path / attack
+        solved["lightgbm"].save(folder)
+        text = (folder / "model.txt").read_text()
+        assert old in text, attack
+        text = text.replace(old, new)
+        trees = re.split(r"^(?=Tree=)", text.partition("end of trees")[0], flags=re.MULTILINE)[1:]
+        sizes = " ".join(str(len(tree)) for tree in trees)
+        (folder / "model.txt").write_text(
+            re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", text, flags=re.MULTILINE)
+        )
+        sign(folder, kind="lightgbm", n_features=5, model={})
+    said = outcomes(*(tmp_path / attack for attack in LIGHTGBM))
+    for attack, one in zip(LIGHTGBM, said, strict=True):
+        assert one.startswith("refused:"), f"{attack}: {one}"
+        assert "cannot be right" in one or "it lacks" in one, f"not by rankplug, {attack}: {one}"
+
+
+LABELS = ([[], 1, 2], [[1], [2], [3]], [], [{}, {}, {}], [None] * 3, "abc", [10**400])
+
+
+def test_labels_of_xgboost(solved, tmp_path):
+    folders = [tmp_path / str(number) for number in range(len(LABELS))]
+    for folder, labels in zip(folders, LABELS, strict=True):
+        solved["xgboost"].save(folder)
+        sign(folder, kind="xgboost", n_features=5, model={"zeros": "missing", "labels": labels})
+    for labels, one in zip(LABELS, outcomes(*folders), strict=True):
+        assert one.startswith("refused:"), f"{labels}: {one}"
+
+
+def test_random_forgeries_do_no_harm(capfd):
+    """Models of every kind changed at random; by hand, a number and a seed can be given."""
+    assert mutate_models.main(["--models", "240", "--seed", "1"]) == 0, capfd.readouterr().out

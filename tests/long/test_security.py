@@ -40,11 +40,8 @@ from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledMo
 from rankplug.models.pipelines import PipelineModel
 from rankplug.recipe.loader import load_recipe
 from rankplug_plugins.baselines.regressor_model import RegressorModel
-from rankplug_plugins.boosting.file_checks import (
-    check_lightgbm_text,
-    check_xgboost_json,
-    ubjson_to_json,
-)
+from rankplug_plugins.boosting.file_checks import check_xgboost_json, ubjson_to_json
+from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 
 X = np.array([[1.0, 2.0], [3.0, -4.0], [0.0, 1.0]])
 LINEAR = LinearModel([1.0, -2.0], ["a", "b"])
