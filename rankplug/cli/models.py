@@ -52,7 +52,7 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
         help="column of the relevance (default: label), or of the class; for label ranking may be "
         "repeated, once for each label",
     )
-    add_qid_argument(parser)
+    add_qid_argument(parser, "that of the training, or qid")
     parser.add_argument(
         "--level", type=float, default=0.95, help="confidence level (default: 0.95)"
     )
@@ -80,8 +80,9 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
-    from rankplug.exceptions import ParameterError
+    from rankplug.exceptions import DataError, ParameterError
     from rankplug.io import read_data
+    from rankplug.io.columns import find_query_column, open_table
     from rankplug.io.files import InputFile
     from rankplug.metrics import DEFAULT_METRICS, RankedRows, summarize_ranking
     from rankplug.models import predict_data
@@ -90,13 +91,26 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
         raise ParameterError("--label: the model ranks rows, which have one column of relevance")
     settings = _settings(args, DEFAULT_METRICS)
     label = args.label[0] if args.label else None
-    features: dict[str, Any] = {}
-    if not Path(args.data).is_dir():
-        if InputFile(args.data).find_format() == "svmlight":
-            features["n_features"] = model.n_features
+    options: dict[str, Any] = {"label": label, "qid": args.qid}
+    is_folder = Path(args.data).is_dir()
+    if not is_folder:
+        file = InputFile(args.data)
+        format_ = file.find_format()
+        if format_ == "svmlight":
+            options["n_features"] = model.n_features
         else:
-            features["features"] = model.feature_names
-    data = read_data(args.data, label=label, qid=args.qid, **features)
+            options["features"] = model.feature_names
+            with open_table(file, format_) as table:
+                there = table.column_names()
+            options["qid"] = find_query_column(
+                there, args.qid, model.feature_names, model.query_column
+            )
+    data = read_data(args.data, **options)
+    if data.query_column is None and model.query_column is not None and not is_folder:
+        raise DataError(
+            f"{args.data}: no query ids, but the model was trained on several queries: name their "
+            "column with --qid"
+        )
     rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
     return summarize_ranking(rows, settings)
 
@@ -177,7 +191,7 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--k", type=int, default=10, help="how many rows of a query are the best (default: 10)"
     )
-    add_qid_argument(parser)
+    add_qid_argument(parser, "that of the training, or qid")
     parser.add_argument(
         "--batch-rows",
         type=int,

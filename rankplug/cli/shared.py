@@ -53,10 +53,12 @@ def add_data_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_qid_argument(parser: argparse.ArgumentParser) -> None:
+def add_qid_argument(
+    parser: argparse.ArgumentParser, default: str = "qid, if there is one"
+) -> None:
     """Add the column of the query ids."""
     parser.add_argument(
-        "--qid", metavar="COLUMN", help="column of the query ids (default: qid, if there is one)"
+        "--qid", metavar="COLUMN", help=f"column of the query ids (default: {default})"
     )
 
 

@@ -59,6 +59,8 @@ class RankingData(PreferenceData):
     scaling : Scaling or None
         How `X` was scaled when the data were prepared on disk; None if it holds the features as
         they were given.
+    query_column : str or None
+        Name of the column that held the query ids, where they were in a column with a name.
     """
 
     task: ClassVar[Task] = "query-document"
@@ -72,6 +74,7 @@ class RankingData(PreferenceData):
     feature_names: tuple[str, ...] | None = None
     order: NDArray[np.int64] | None = None
     scaling: Scaling | None = None
+    query_column: str | None = None
 
     @classmethod
     def from_arrays(
@@ -110,6 +113,7 @@ class RankingData(PreferenceData):
         X, query_column = tables.without_query_column(X, qid is not None or group is not None)
         matrix, names = as_matrix(X, feature_names)
         n_samples = matrix.shape[0]
+        name = tables.name_of(qid) if query_column is None else tables.QUERY_COLUMN
         qid = query_column if qid is None else qid
         relevance = real_vector(y, "relevance y", n_samples)
         if qid is not None and group is not None:
@@ -122,7 +126,7 @@ class RankingData(PreferenceData):
         weight = None
         if sample_weight is not None:
             weight = _query_weight(sample_weight, query_ptr, query_ids, order)
-        return cls(matrix, relevance, query_ptr, query_ids, weight, names, order)
+        return cls(matrix, relevance, query_ptr, query_ids, weight, names, order, query_column=name)
 
     @property
     def n_queries(self) -> int:
@@ -259,6 +263,7 @@ class RankingData(PreferenceData):
             None if self.query_weight is None else self.query_weight[chosen],
             self.feature_names,
             scaling=self.scaling,
+            query_column=self.query_column,
         )
 
     take_queries = take
@@ -276,6 +281,7 @@ class RankingData(PreferenceData):
             np.concatenate([part.weights for part in parts]) if weighted else None,
             parts[0].feature_names,
             scaling=parts[0].scaling,
+            query_column=parts[0].query_column,
         )
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "is_missing",
     "is_number",
     "is_table",
+    "name_of",
     "numbers_or_same",
     "to_matrix",
     "without_query_column",
@@ -42,6 +43,12 @@ def column_names(table: Any) -> list[str]:
     """The names of the columns, in order."""
     names = table.column_names if hasattr(table, "column_names") else table.columns
     return [str(name) for name in names]
+
+
+def name_of(values: Any) -> str | None:
+    """The name of a column of pandas or polars; None for what has none."""
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) and name else None
 
 
 def without_query_column(

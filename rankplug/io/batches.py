@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
-from rankplug.io.columns import DEFAULT_LABEL, query_column, require_single, table_of
+from rankplug.io.columns import DEFAULT_LABEL, find_query_column, require_single, table_of
 from rankplug.io.files import InputFile, require_format
 from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
 from rankplug.io.svmlight import svmlight_batches
@@ -46,6 +46,7 @@ def read_batches(
     n_features: int,
     feature_names: Sequence[str] | None = None,
     qid: str | None = None,
+    query_column: str | None = None,
     batch_rows: int = 10_000,
     format: str | None = None,  # noqa: A002
 ) -> Iterator[Batch]:
@@ -63,7 +64,9 @@ def read_batches(
         Columns of a table that hold the features; others are ignored. If omitted, these are
         ``f0``, ``f1``, ..., or else all columns but "label" and the query ids.
     qid : str, optional
-        Column of a table that holds the query ids; "qid" if omitted and there is one.
+        Column of a table that holds the query ids.
+    query_column : str, optional
+        Holds them, if it is there and `qid` is omitted; else "qid" does if there is one.
     batch_rows : int
         Rows, or lines of svmlight text, to read at a time.
     format : str, optional
@@ -91,7 +94,8 @@ def read_batches(
                 yield Batch(X, ids, file.fraction_read())
             return
         table = table_of(file, stream, format_)
-        roles = _choose_columns(file, table.column_names(), n_features, feature_names, qid)
+        there = table.column_names()
+        roles = _choose_columns(file, there, n_features, feature_names, qid, query_column)
         for rows, fraction in table.batches(roles, batch_rows):
             ids = None if roles.ids is None else tables.column(rows, roles.ids)
             yield Batch(tables.to_matrix(rows, roles.features), ids, fraction)
@@ -122,9 +126,10 @@ def _choose_columns(
     n_features: int,
     feature_names: Sequence[str] | None,
     qid: str | None,
+    usual: str | None,
 ) -> Roles:
     """The columns of the features, and that of the query ids."""
-    qid = query_column(there, qid, feature_names)
+    qid = find_query_column(there, qid, feature_names, usual)
     _require(file, [] if qid is None else [qid], there)
     names = tuple(feature_names or _find_unnamed(file, there, n_features, qid))
     _require(file, names, there)

@@ -22,9 +22,9 @@ __all__ = [
     "Columns",
     "Roles",
     "common_roles",
+    "find_query_column",
     "label_roles",
     "open_table",
-    "query_column",
     "query_roles",
     "read_columns",
     "require_single",
@@ -109,7 +109,7 @@ def query_roles(
 ) -> Roles:
     """Roles of the columns of query-document data; see `rankplug.read_data`."""
     label = label or DEFAULT_LABEL
-    qid = query_column(names, qid, features)
+    qid = find_query_column(names, qid, features)
     roles = [("label", label), ("qid", qid), ("weight", weight)]
     used = [name for _, name in roles if name is not None]
     wrong = [
@@ -124,8 +124,15 @@ def query_roles(
     return Roles(chosen, (label,), qid, weight)
 
 
-def query_column(names: list[str], qid: str | None, features: Sequence[str] | None) -> str | None:
-    """The column of the query ids: the one that is named, or else "qid", unless a feature is."""
+def find_query_column(
+    names: list[str], qid: str | None, features: Sequence[str] | None, usual: str | None = None
+) -> str | None:
+    """The column of the query ids: the one that is named, or else "qid", unless a feature is.
+
+    Before "qid" comes the one that is usual, if it is there.
+    """
+    if qid is None and usual in names:
+        return usual
     unnamed = qid is None and DEFAULT_QID in names and DEFAULT_QID not in (features or ())
     return DEFAULT_QID if unnamed else qid
 

@@ -15,7 +15,7 @@ from rankplug.io.batches import read_batches
 from rankplug.io.prepared.npy import Bar
 from rankplug.io.writing import table_writer
 from rankplug.models import Model
-from rankplug.models.answers import Form, answer, label_names
+from rankplug.models.answers import Form, answer, label_names, require_queries
 
 __all__ = ["predict_file"]
 
@@ -47,7 +47,8 @@ def predict_file(
     """Score the rows of a file and write a table, in memory for one batch of features.
 
     Ranks need whole queries: the scores (not the features) of a query that crosses batches are
-    kept until it ends. Without query ids the whole file is one query.
+    kept until it ends. Without query ids the whole file is one query, if the model was trained
+    on one.
 
     Parameters
     ----------
@@ -61,7 +62,8 @@ def predict_file(
         ``score``, or the scores of the labels. "rank": the same with the rank. "top_k": the best
         rows of each query, or the best labels of each row, with ``row``, counted from 0.
     qid : str, optional
-        Column of a table that holds the query ids, "qid" if omitted and there is one.
+        Column of a table that holds the query ids; if omitted, that of the model's training, or
+        else "qid", if there is one.
     batch_rows : int
         Rows to read at a time.
     progress : bool
@@ -75,7 +77,8 @@ def predict_file(
     Raises
     ------
     DataError
-        If the data are not valid, or ranks are wanted and a query's rows do not stand together.
+        If the data are not valid, or ranks are wanted and a query's rows do not stand together,
+        or there are no query ids although the model was trained on several queries.
     ParameterError
         If `out` does not say what to write.
     """
@@ -86,6 +89,7 @@ def predict_file(
         n_features=model.n_features,
         feature_names=model.feature_names,
         qid=qid,
+        query_column=model.query_column,
         batch_rows=batch_rows,
     )
     n_rows = 0
@@ -94,6 +98,7 @@ def predict_file(
         def score() -> Iterator[_ScoredRows]:
             nonlocal n_rows
             for batch in batches:
+                require_queries(model, form, batch.qid)
                 try:
                     scores = model.predict(batch.X)
                 except DataError as error:

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData, relevance_of_ranks
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.io.columns import label_roles, query_roles, read_columns
+from rankplug.io.columns import DEFAULT_QID, label_roles, query_roles, read_columns
 from rankplug.io.files import InputFile, Paths, input_files, refuse_unfit
 from rankplug.io.prepared import is_folder, open_prepared
 from rankplug.io.svmlight import read_svmlight
@@ -86,18 +86,20 @@ def read_data(
     if format_ == "svmlight":
         refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features)
         X, relevance, ids = form.read_text(files)
-        return RankingData.from_arrays(X, relevance, ids, feature_names=form.feature_names)
+        data = RankingData.from_arrays(X, relevance, ids, feature_names=form.feature_names)
+        return replace(data, query_column=None if ids is None else DEFAULT_QID)
     refuse_unfit(format_, n_features=n_features)
     named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
     choose = partial(query_roles, **named, features=features, like=form.feature_names)
     roles, columns = read_columns(files, format_, choose, form.dtype)
-    return RankingData.from_arrays(
+    data = RankingData.from_arrays(
         form.shape(columns.features),
         columns.relevance[:, 0],
         columns.ids,
         sample_weight=columns.weight,
         feature_names=roles.features,
     )
+    return replace(data, query_column=roles.ids)
 
 
 def read_label_data(

@@ -71,7 +71,7 @@ def save_model(
     mlflow_model : mlflow.models.Model, optional
         Metadata to add the flavors to.
     signature : ModelSignature, False or None
-        None: named columns of any type, an optional column ``qid``, scores, and the parameters
+        None: named columns of any type, optional query ids, scores, and the parameters
         ``output`` and ``k`` (see `ScoringModel.predict`). False, or None for a model whose
         features have no names: the same but for the input, which is left open; see Notes.
     input_example : optional

@@ -47,8 +47,9 @@ class ScoringModel:
         data : DataFrame, dict of columns, list of records, array or sparse matrix
             Columns are matched by name and extra ones ignored. Frames for a model without
             feature names either have the columns ``f0``, ``f1``, ... or exactly as many
-            columns as the model has features, beside ``qid``. All rows are one query where
-            there is no column ``qid``, as in arrays.
+            columns as the model has features, beside the query ids. These stand in the column
+            that held them in training, or in ``qid``; without them, as in arrays, all rows are
+            one query, if they were in training.
         params : dict, optional
             ``output`` is "score" (default), "rank" or "top_k", and ``k``, 10 by default, says
             how many are the best. Equal scores keep the order of the rows or labels.
@@ -70,7 +71,8 @@ class ScoringModel:
         MlflowException
             With the code INVALID_PARAMETER_VALUE, which a scoring server answers with 400: if
             columns are missing (all are named), not numeric or not finite, if query ids are
-            missing or of different kinds, or if a parameter is unknown or has a wrong value.
+            missing or of different kinds, or ranks are wanted without them of a model that was
+            trained on several queries, or if a parameter is unknown or has a wrong value.
         """
         try:
             form = answers.parse_form(self._params(params))
@@ -99,7 +101,8 @@ class ScoringModel:
         if form.output == "score":
             return scores
         labels = answers.label_names(self._model)
-        qid = None if labels is not None else self._query_ids(data)
+        qid = self._query_ids(data)
+        answers.require_queries(self._model, form, qid)
         return answers.answer(scores, form, qid, labels)
 
     def _features(self, data: Any) -> Any:
@@ -108,7 +111,9 @@ class ScoringModel:
             return data
         numbered = feature_columns(self._model)
         known = set(numbered)
-        given = [name for name in tables.column_names(data) if name != QID]
+        given = [
+            name for name in tables.column_names(data) if name not in query_columns(self._model)
+        ]
         if not known.isdisjoint(given):
             return tables.to_matrix(data, numbered)
         if len(given) != len(numbered):
@@ -119,9 +124,9 @@ class ScoringModel:
         return tables.to_matrix(data, given)
 
     def _query_ids(self, data: Any) -> NDArray[Any] | None:
-        if not tables.is_table(data) or QID in feature_columns(self._model):
-            return None
-        return tables.column(data, QID) if QID in tables.column_names(data) else None
+        there = tables.column_names(data) if tables.is_table(data) else []
+        found = [name for name in query_columns(self._model) if name in there]
+        return tables.column(data, found[0]) if found else None
 
 
 def _table_or_array(data: Any) -> Any:
@@ -163,8 +168,8 @@ def default_signature(model: Model, *, any_input: bool = False) -> ModelSignatur
         anything = AnyType()  # type: ignore[no-untyped-call]
         columns: list[ColSpec | TensorSpec]
         columns = [ColSpec(anything, name) for name in model.feature_names]
-        if _takes_qid(model):
-            columns.append(ColSpec(anything, QID, required=False))
+        more = [name for name in query_columns(model) if name not in model.feature_names]
+        columns += [ColSpec(anything, name, required=False) for name in more]
         inputs = Schema(columns)
     return ModelSignature(inputs, _output_schema(model), PARAMS)
 
@@ -179,14 +184,20 @@ def named_example(model: Model, example: Any) -> Any:
     if isinstance(example, np.ndarray) and example.shape[1:] == (model.n_features,):
         return pd.DataFrame(example, columns=columns)
     if isinstance(example, pd.DataFrame) and set(columns) <= set(example.columns):
-        has_qid = QID in example.columns and _takes_qid(model)
-        return example[[*columns, QID] if has_qid else columns]
+        more = [name for name in query_columns(model) if name not in columns]
+        return example[[*columns, *(name for name in more if name in example.columns)]]
     return example
 
 
-def _takes_qid(model: Model) -> bool:
-    """Label ranking knows no queries, and a feature may have that name."""
-    return model.n_labels is None and QID not in feature_columns(model)
+def query_columns(model: Model) -> list[str]:
+    """Where the queries are looked for: in the column of the training, or else in ``qid``.
+
+    Label ranking knows no queries, and a feature may be called ``qid``.
+    """
+    if model.n_labels is not None:
+        return []
+    known = [] if model.query_column is None else [model.query_column]
+    return known if QID in (*known, *feature_columns(model)) else [*known, QID]
 
 
 def _output_schema(model: Model) -> Schema:

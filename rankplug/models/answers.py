@@ -10,10 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rankplug.data import rank_in_queries
-from rankplug.exceptions import ParameterError, nearest
+from rankplug.data.tables import QUERY_COLUMN
+from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.models.base import Model
 
-__all__ = ["Form", "answer", "label_names", "parse_form", "ranks", "top_k"]
+__all__ = ["Form", "answer", "label_names", "parse_form", "ranks", "require_queries", "top_k"]
 
 Output = Literal["score", "rank", "top_k"]
 
@@ -54,6 +55,17 @@ def label_names(model: Model) -> NDArray[Any] | None:
         return None
     labels = getattr(model, "labels", None)
     return np.arange(model.n_labels) if labels is None else np.asarray(labels)
+
+
+def require_queries(model: Model, form: Form, qid: NDArray[Any] | None) -> None:
+    """Raise `DataError` if ranks are wanted of a model that needs to be told the queries."""
+    if form.output != "score" and qid is None and model.query_column is not None:
+        other = "" if model.query_column == QUERY_COLUMN else f" or {QUERY_COLUMN!r}"
+        raise DataError(
+            f"output={form.output!r} needs the queries, as the model was trained on several: give "
+            f"that of each row in a column {model.query_column!r}{other}; if all rows are one "
+            "query, the same for all"
+        )
 
 
 def answer(

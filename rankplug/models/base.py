@@ -31,11 +31,19 @@ class Model(ABC):
 
     Plugins announce their subclasses to `load_model` by an entry point of the group
     ``rankplug.models`` whose name is the `kind`; those of linear models need none.
+
+    Attributes
+    ----------
+    feature_names : tuple of str or None
+    query_column : str or None
+        The column in which the model looks for the queries when it ranks; None if it was not
+        trained on several.
     """
 
     kind: ClassVar[str]
     requires: tuple[str, ...] = ()  # packages beyond rankplug's own that it needs to predict
     feature_names: tuple[str, ...] | None = None
+    query_column: str | None = None
 
     @property
     @abstractmethod
@@ -117,7 +125,8 @@ class Model(ABC):
         try:
             with new_folder(path) as folder:
                 content = self._write(folder)
-                write_header(folder, self.kind, self.n_features, self.feature_names, content)
+                features = self.n_features, self.feature_names
+                write_header(folder, self.kind, *features, self.query_column, content)
         except OSError as error:
             if error.filename is not None or error.errno is None:
                 raise

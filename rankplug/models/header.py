@@ -38,6 +38,7 @@ def write_header(
     kind: str,
     n_features: int,
     feature_names: tuple[str, ...] | None,
+    query_column: str | None,
     model: Mapping[str, Any],
 ) -> None:
     """Describe the model whose files are in the folder; `model` is what its own kind wants kept."""
@@ -50,6 +51,8 @@ def write_header(
         "files": {file.name: _file_sha256(file) for file in sorted(folder.iterdir())},
         "model": model,
     }
+    if query_column is not None:
+        header["query_column"] = query_column
     header["sha256"] = _content_sha256(header)
     (folder / HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
 
@@ -75,6 +78,9 @@ def read_header(folder: Path) -> dict[str, Any]:
     names = header.setdefault("feature_names", None)
     if not (names is None or (isinstance(names, list) and all(map(is_text, names)))):
         wrong.append("feature_names")
+    # Models of 0.1 do not have it.
+    if not (header.get("query_column") is None or is_text(header["query_column"])):
+        wrong.append("query_column")
     if wrong:
         raise ModelFormatError(f"{folder / HEADER}: {', '.join(wrong)} missing or of a wrong type")
     if any(Path(name).name != name for name in header["files"]):

@@ -105,6 +105,7 @@ class WrappedModel(Model):
     def __init__(self, model: Model) -> None:
         self.model = model
         self.requires = model.requires
+        self.query_column = model.query_column
 
     @property
     def n_features(self) -> int:

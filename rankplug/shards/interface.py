@@ -80,6 +80,8 @@ class RemoteRankingData(ABC):
     n_samples, n_features, n_queries : int
         Of all rows, wherever they are.
     feature_names : tuple of str or None
+    query_column : str or None
+        The column that held the query ids, if it had a name.
     n_labels : None
         Rows themselves are ranked.
     """
@@ -89,6 +91,7 @@ class RemoteRankingData(ABC):
     n_features: int
     n_queries: int
     feature_names: tuple[str, ...] | None
+    query_column: str | None = None
 
     @abstractmethod
     def require_pairs(self) -> None:

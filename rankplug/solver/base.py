@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData, tables
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Real, check_parameters, collect_parameters
@@ -266,6 +266,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         result.model.feature_names = data.feature_names
+        if not isinstance(data, LabelRankingData) and data.n_queries > 1:
+            result.model.query_column = data.query_column or tables.QUERY_COLUMN
         status = result.status
         if status == "stopped" and monitor.interruption is not None:
             status = monitor.interruption

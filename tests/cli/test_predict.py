@@ -1,5 +1,6 @@
 """``rankplug predict``: files of any format, batch by batch."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -7,12 +8,16 @@ import sys
 import mlflow
 import numpy as np
 import pandas as pd
+import polars
 import pytest
+from mlflow.exceptions import MlflowException
 from pyarrow import csv
 
 import rankplug.mlflow
-from rankplug import LabelRanker, Ranker, RankingData, cli, write_data
+from rankplug import LabelRanker, Ranker, RankingData, cli, read_data, write_data
+from rankplug.io import prepare
 from rankplug.models.answers import ranks, top_k
+from rankplug_plugins.tree_tron import TreeTron
 
 # MLflow's own use of SQLAlchemy and pandas.
 pytestmark = [
@@ -89,10 +94,83 @@ def test_queries_that_cross_batches_are_ranked_as_a_whole(folder, tmp_path, batc
 def test_without_query_ids_the_file_is_one_query(folder, tmp_path):
     folder, *_ = folder
     (tmp_path / "data.csv").write_text("f0,f1,f2\n1,0,0\n3,0,0\n2,0,0\n")
-    arguments = ["predict", str(folder / "unnamed"), str(tmp_path / "data.csv"), "--quiet"]
-    out = str(tmp_path / "out.csv")
-    assert cli.main([*arguments, "-o", out, "--output", "rank", "--batch-rows", "1"]) == 0
+    data, out = tmp_path / "data.csv", tmp_path / "out.csv"
+    Ranker().fit(np.eye(3), [0, 1, 2], group=[3]).model_.save(tmp_path / "model")
+    arguments = ("--output", "rank", "--batch-rows", "1")
+    assert predict(tmp_path, "model", data, out, *arguments) == 0
     assert sorted(table(out)["rank"]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("output", ["rank", "top_k"])
+@pytest.mark.parametrize("name", ["data.csv", "data.txt"])
+def test_ranks_of_a_model_of_several_queries_need_the_queries(
+    folder, name, output, tmp_path, capsys
+):
+    folder, *_ = folder
+    (tmp_path / "data.csv").write_text("f0,f1,f2\n1,0,0\n3,0,0\n2,0,0\n")
+    (tmp_path / "data.txt").write_text("0 1:1\n0 1:3\n0 2:2 3:1\n")
+    out = tmp_path / "out.csv"
+    assert predict(folder, "unnamed", tmp_path / name, out, "--output", output) == 2
+    needed = f"output='{output}' needs the queries, as the model was trained on several: give"
+    assert needed in capsys.readouterr().err
+    assert not out.exists()
+    assert predict(folder, "unnamed", tmp_path / name, out) == 0
+
+
+RATINGS = pd.DataFrame(
+    {
+        "film": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        "year": [3, 1, 2, 6, 4, 5],
+        "stars": [1, 2, 3, 1, 3, 2],
+        "user": ["ann", "ann", "ann", "bob", "bob", "bob"],
+    }
+)
+
+
+TRAININGS = {
+    "pandas": lambda: RankingData.from_arrays(
+        RATINGS[["film", "year"]], RATINGS["stars"], RATINGS["user"]
+    ),
+    "polars": lambda: RankingData.from_arrays(
+        polars.from_pandas(RATINGS)[["film", "year"]],
+        RATINGS["stars"].to_numpy(),
+        polars.from_pandas(RATINGS)["user"],
+    ),
+    "file": lambda: read_data("train.csv", label="stars", qid="user"),
+    "prepared": lambda: prepare(
+        "train.csv", "prepared", label="stars", qid="user", progress=False
+    ).data(),
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_the_model_knows_the_column_of_its_queries(training, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    RATINGS.to_csv("train.csv", index=False)
+    model = TreeTron().solve(TRAININGS[training]()).model
+    rankplug.mlflow.save_model(model, "model")
+    test = RATINGS.drop(columns="stars")
+    scores = model.predict(test)
+    expected = top_k(scores, test["user"].to_numpy(), 2)
+    for name in ("test.csv", "test.parquet"):
+        write = test.to_parquet if name.endswith("parquet") else test.to_csv
+        write(name, index=False)
+        assert predict(tmp_path, "model", name, "out.csv", "--output", "top_k", "--k", "2") == 0
+        assert table("out.csv").astype(expected.dtypes).equals(expected)
+    served = mlflow.pyfunc.load_model("model")
+    for frame in (test, test.rename(columns={"user": "qid"})):
+        best = served.predict(frame, params={"output": "top_k", "k": 2})
+        assert best.astype(expected.dtypes).equals(expected)
+    assert served.metadata.signature.inputs.input_names() == ["film", "year", "user", "qid"]
+    with pytest.raises(MlflowException, match="in a column 'user' or 'qid'; if all rows are one"):
+        served.predict(test[["film", "year"]], params={"output": "top_k", "k": 2})
+    assert served.predict(test[["film", "year"]]).tolist() == scores.tolist()
+    capsys.readouterr()
+    assert cli.main(["evaluate", "model", "train.csv", "--label", "stars", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ndcg@10"]["n_queries"] == 2
+    RATINGS.drop(columns="user").to_csv("without.csv", index=False)
+    assert cli.main(["evaluate", "model", "without.csv", "--label", "stars"]) == 2
+    assert "trained on several queries: name their column with --qid" in capsys.readouterr().err
 
 
 def test_label_rankings(folder, tmp_path):

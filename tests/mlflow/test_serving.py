@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 
 import rankplug.mlflow
-from rankplug import cli
+from rankplug import Ranker, cli
 from rankplug.mlflow import serving
 from rankplug.models import LinearModel
 
@@ -215,6 +215,24 @@ def readable(text):
         return json.loads(text)["message"]
     except ValueError:
         return text
+
+
+def test_a_served_model_ranks_by_the_column_of_its_training(tmp_path):
+    frame = FRAME.rename(columns={"qid": "user"})
+    ranker = Ranker().fit(frame[["a", "b", "c"]], [0, 1, 2, 1], qid=frame["user"])
+    rankplug.mlflow.save_model(ranker, tmp_path / "saved")
+    with serving_process(["rankplug", "serve", str(tmp_path / "saved")], "") as (port, _):
+
+        def top(records):
+            body = {"dataframe_records": records, "params": {"output": "top_k", "k": 1}}
+            status, text = send(port, "POST", "/invocations", encoded(body), JSON)
+            return status, json.loads(text)
+
+        status, answer = top(frame.to_dict("records"))
+        assert (status, [one["qid"] for one in answer["predictions"]]) == (200, ["x", "y"])
+        status, answer = top(frame.drop(columns="user").to_dict("records"))
+        assert status == 400
+        assert "needs the queries, as the model was trained on several" in answer["message"]
 
 
 SERVERS = {

@@ -70,6 +70,7 @@ class PreparedFolder:
             manifest.feature_names,
             self._array("order") if "order" in manifest.arrays else None,
             self.scaling,
+            manifest.arguments.get("qid"),
         )
 
     def shard(self, number: int) -> RankingData:
@@ -94,6 +95,7 @@ class PreparedFolder:
             None if data.query_weight is None else data.query_weight[queries],
             data.feature_names,
             scaling=data.scaling,
+            query_column=data.query_column,
         )
 
     def map(self, name: str) -> NDArray[Any]:
