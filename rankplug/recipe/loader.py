@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
-from rankplug.recipe.schema import Recipe, keys, validate
+from rankplug.recipe.schema import RECIPE, Recipe, keys
 from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
 from rankplug.recipe.values import KeyPath, is_line
 from rankplug.tuning import Cost
@@ -61,7 +61,7 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         root.value.setdefault("name", Node(name, str(path), root.folder))
     given, recipe = root.plain(), None
     try:
-        recipe = validate(given, _folders(root))
+        recipe = RECIPE.validate_python(given, context=_folders(root))
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         found.sort(key=lambda one: (*_FIRST, one["type"]).index(one["type"]))

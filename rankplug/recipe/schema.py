@@ -1,7 +1,7 @@
 """Schema of recipes: each key with its type, choices, default and description.
 
 The sections of a recipe are frozen dataclasses; the string below a field describes its key. What
-pydantic reads in the annotations holds for recipes that come from a file, in `validate`: a recipe
+pydantic reads in the annotations holds for recipes that come from a file, by `RECIPE`: a recipe
 made in Python is taken as it is.
 """
 
@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -55,6 +55,7 @@ from rankplug.tuning import Cost, Sampler
 from rankplug.tuning import Pruner as StudyPruner
 
 __all__ = [
+    "RECIPE",
     "Compare",
     "Dataset",
     "Entry",
@@ -64,33 +65,12 @@ __all__ = [
     "Tune",
     "json_schema",
     "keys",
-    "validate",
 ]
 
 Pruner: TypeAlias = Literal[StudyPruner, "none"]
 Format: TypeAlias = Literal[FORMATS]  # type: ignore[valid-type]
-Class = TypeVar("Class", bound=type)
 _DESCRIPTIONS: dict[type, dict[str, str]] = {}
 """Of the keys of each section, and below the empty key of the section itself."""
-
-
-def _documented(cls: Class) -> Class:
-    """Note the texts below the fields, and add them to the docstring for ``pydoc``."""
-    texts = _DESCRIPTIONS[cls] = {"": inspect.cleandoc(cls.__doc__ or "")}
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    except OSError:  # installed without source files
-        return cls
-    types = get_type_hints(cls)
-    lines = [texts[""], "", "Attributes", "----------"]
-    for item, text in itertools.pairwise(getattr(tree, "body", ())):
-        if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
-            key = ast.unparse(item.target)
-            kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
-            texts[key] = inspect.cleandoc(ast.literal_eval(text.value))
-            lines += [f"{key} : {kind}", textwrap.indent(texts[key], "    ")]
-    cls.__doc__ = "\n".join(lines)
-    return cls
 
 
 class _Nothing:
@@ -102,6 +82,23 @@ class _Section:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
+    def __init_subclass__(cls) -> None:
+        """Note the texts below the fields, and add them to the docstring for ``pydoc``."""
+        texts = _DESCRIPTIONS[cls] = {"": inspect.cleandoc(cls.__doc__ or "")}
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        except OSError:  # installed without source files
+            return
+        types = get_type_hints(cls)
+        lines = [texts[""], "", "Attributes", "----------"]
+        for item, text in itertools.pairwise(getattr(tree, "body", ())):
+            if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
+                key = ast.unparse(item.target)
+                kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
+                texts[key] = inspect.cleandoc(ast.literal_eval(text.value))
+                lines += [f"{key} : {kind}", textwrap.indent(texts[key], "    ")]
+        cls.__doc__ = "\n".join(lines)
+
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
@@ -110,7 +107,6 @@ class _Section:
         return {key: _Nothing() if value is None else value for key, value in given.items()}
 
 
-@_documented
 @dataclass(frozen=True)
 class Dataset(_Section):
     """``data``: an embedded data set."""
@@ -121,7 +117,6 @@ class Dataset(_Section):
     """Its parameters, such as sizes."""
 
 
-@_documented
 @dataclass(frozen=True)
 class Files(_Section):
     """``data``: files that `rankplug.read_data` reads, or folders that it opens.
@@ -148,7 +143,6 @@ class Files(_Section):
     """Columns of a table that hold features; all others if left out."""
 
 
-@_documented
 @dataclass(frozen=True)
 class Entry(_Section):
     """An item of ``solvers``: one competitor."""
@@ -173,7 +167,6 @@ class Entry(_Section):
         return {key: value for key, value in self.space.items() if not is_searched(value)}
 
 
-@_documented
 @dataclass(frozen=True)
 class Tune(_Section):
     """``tune``: how every solver is tuned, all within the same budget.
@@ -206,7 +199,6 @@ class Tune(_Section):
     """URL of a database for the studies; a journal file in the output folder if left out."""
 
 
-@_documented
 @dataclass(frozen=True)
 class Compare(_Section):
     """``compare``: what is repeated; one of the two."""
@@ -230,7 +222,6 @@ Data: TypeAlias = Annotated[
 ]
 
 
-@_documented
 @dataclass(frozen=True)
 class Recipe(_Section):
     """A whole recipe; `rankplug.recipe.load_recipe` reads and checks one."""
@@ -283,25 +274,17 @@ def _plain(value: Any) -> Any:
 
 # The whole
 
-_RECIPE = TypeAdapter(Recipe)
+RECIPE = TypeAdapter(Recipe)
+"""The check of plain values, whose context is the folder that the path of each key is relative to.
+
+Its errors of the types "wrong" and "not" have messages for people; that of the latter goes on with
+what the value is."""
 _SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "data": (Dataset, Files),
     "solvers": (Entry,),
     "tune": (Tune,),
     "compare": (Compare,),
 }
-
-
-def validate(given: Any, folders: Mapping[str, Path]) -> Recipe:
-    """The recipe of plain values; `folders` tells what the path of each key is relative to.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        Of all that is wrong with single keys. Errors of the types "wrong" and "not" have messages
-        for people; that of the latter goes on with what the value is.
-    """
-    return _RECIPE.validate_python(given, context=folders)
 
 
 def keys(section: KeyPath) -> tuple[str, ...]:
@@ -332,4 +315,4 @@ class _JsonSchema(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of recipes: keys, types, choices, defaults and descriptions."""
-    return _RECIPE.json_schema(schema_generator=_JsonSchema)
+    return RECIPE.json_schema(schema_generator=_JsonSchema)
