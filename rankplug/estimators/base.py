@@ -180,7 +180,7 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def one_validation_set(eval_set: Any, eval_qid: Any) -> tuple[Any, Any, Any]:
+def one_validation_set(eval_set: Any, eval_qid: Any = None) -> tuple[Any, Any, Any]:
     """``(X, y, qid)`` of ``(X, y)`` or of the last pair of ``[(X, y), ...]``, as in XGBoost."""
     several = isinstance(eval_set, list) and (
         len(eval_set) == 1 or all(isinstance(pair, tuple) for pair in eval_set)

@@ -79,8 +79,7 @@ class LabelRanker(SolverEstimator):
             del self.classes_
         valid = None
         if eval_set is not None:
-            valid_X, valid_Y, _ = one_validation_set(eval_set, None)
-            valid = self._data(valid_X, valid_Y)
+            valid = self._data(*one_validation_set(eval_set)[:2])
         return self._train(solver, data, valid)
 
     def rank(self, X: Any) -> NDArray[np.int64]:

@@ -113,8 +113,7 @@ class Ranker(SolverEstimator):
         self.n_queries_in_ = data.n_queries
         valid = None
         if eval_set is not None:
-            valid_X, valid_y, valid_qid = one_validation_set(eval_set, eval_qid)
-            valid = self._data(valid_X, valid_y, valid_qid)
+            valid = self._data(*one_validation_set(eval_set, eval_qid))
         elif eval_qid is not None:
             raise ParameterError("eval_qid is given without eval_set=(X, y)")
         return self._train(solver, data, valid)
