@@ -55,9 +55,8 @@ class TuningSummary:
     best_value : float
         NaN if no trial was completed.
     best_params : mapping
-    history : tuple of (number, seconds, value, params)
-        All trials in the order in which they ended; seconds since the start, value NaN where
-        a trial was not completed.
+    history : tuple of Trial
+        All trials in the order in which they ended.
     """
 
     n_trials: int
