@@ -29,7 +29,7 @@ The solvers that call these libraries, such as "xgboost-pairwise", are the plugi
 without their groups, so that no loss of pairs can be written for it.
 """
 
-from rankplug.boosting.matrices import ranking_data
+from rankplug.boosting.library_data import ranking_data
 from rankplug.boosting.metrics import RankingMetric, ndcg_metric, ranking_metric
 from rankplug.boosting.pairwise import (
     PairwiseLogistic,

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from rankplug.boosting.calls import QueryFunction, read_call
+from rankplug.boosting.library_data import QueryFunction, read_call
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import Metric, Ndcg, evaluate, parse_metric
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankplug._fast.pairs import ActivePairs, Queries
-from rankplug.boosting.calls import Call, QueryFunction, read_call
+from rankplug.boosting.library_data import Call, QueryFunction, read_call
 from rankplug.data import RankingData
 from rankplug.parameters import Choice, Integer, Real, check_parameters
 

@@ -438,7 +438,7 @@ def test_data_that_cannot_be_read_back(tmp_path):
         ranking_data(lightgbm.Dataset(str(file), free_raw_data=False, params={"verbosity": -1}))
 
 
-@pytest.mark.parametrize("module", ["", ".matrices"])
+@pytest.mark.parametrize("module", ["", ".library_data"])
 def test_examples_in_the_documentation(module):
     name = f"rankplug.boosting{module}"
     failed, tried = doctest.testmod(sys.modules[name])

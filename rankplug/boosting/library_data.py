@@ -1,4 +1,4 @@
-"""Arguments of callbacks of XGBoost and LightGBM, objectives and metrics, read in one way."""
+"""Data sets of XGBoost and LightGBM, and arguments of their callbacks, read in one way."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from rankplug.data import expand_group
+from rankplug.data import RankingData, expand_group
 from rankplug.exceptions import DataError, ParameterError
 
-__all__ = ["Call", "QueryFunction", "is_given", "read_call"]
+__all__ = ["Call", "QueryFunction", "ranking_data", "read_call"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,8 @@ class Call:
         return cls(
             np.asarray(labels, dtype=np.float64),
             np.asarray(scores, dtype=np.float64).reshape(-1),
-            np.asarray(weight, dtype=np.float64) if is_given(weight) else None,
-            np.asarray(group, dtype=np.int64) if is_given(group) else None,
+            np.asarray(weight, dtype=np.float64) if _is_given(weight) else None,
+            np.asarray(group, dtype=np.int64) if _is_given(group) else None,
         )
 
     @property
@@ -70,7 +71,7 @@ def read_call(first: Any, second: Any, weight: Any, group: Any) -> Call:
     if hasattr(second, "get_label"):
         labels, scores = second.get_label(), first
         weight, group = second.get_weight(), second.get_group()
-    if labels is None or len(labels) == 0:
+    if not _is_given(labels):
         raise DataError("the data set has no labels: give it the relevance as label")
     call = Call.of(labels, scores, weight, group)
     if call.labels.shape != call.scores.shape:
@@ -81,7 +82,7 @@ def read_call(first: Any, second: Any, weight: Any, group: Any) -> Call:
     return call
 
 
-def is_given(values: Any) -> bool:
+def _is_given(values: Any) -> bool:
     """Whether there are such values; XGBoost says no by an empty array, LightGBM by None."""
     return values is not None and len(values) > 0
 
@@ -117,3 +118,87 @@ class QueryFunction:
                 "one for each data set, or leave out qid and give the data sets their queries"
             )
         return self.qid
+
+
+def ranking_data(matrix: Any, *, allow_quantized: bool = False) -> RankingData:
+    """The rows, labels, queries and weights of an XGBoost or LightGBM data set.
+
+    Parameters
+    ----------
+    matrix : xgboost.DMatrix, xgboost.QuantileDMatrix or lightgbm.Dataset
+        With labels. Without queries all rows are one query.
+    allow_quantized : bool
+        A `QuantileDMatrix` gives back the bin of each value only, as the bin's boundary. True
+        takes these, False is an error.
+
+    Returns
+    -------
+    RankingData
+        Its features are float32 from XGBoost, in CSR if any entry is absent: what XGBoost
+        treats as missing is 0 to rankplug.
+
+    Raises
+    ------
+    DataError
+        If `matrix` is no such data set, has no labels, or does not give its features back.
+
+    Examples
+    --------
+    >>> import xgboost
+    >>> from rankplug import make_solver
+    >>> matrix = xgboost.DMatrix([[0.0], [1.0], [2.0]], label=[0, 1, 2])
+    >>> data = ranking_data(matrix)
+    >>> make_solver("tree-tron").solve(data).model.predict(data.X).argsort()
+    array([0, 1, 2])
+    """
+    kind = _kind(matrix)
+    if kind == "Dataset":
+        X = _lightgbm_features(matrix)
+        names = None if hasattr(X, "columns") else matrix.get_feature_name()
+    elif kind == "QuantileDMatrix" and not allow_quantized:
+        raise DataError(
+            "a QuantileDMatrix keeps no features, only their bins: pass a DMatrix or the arrays "
+            "it was made from, or allow_quantized=True to take the boundaries of the bins"
+        )
+    else:
+        X, names = sparse.csr_array(matrix.get_data()), matrix.feature_names
+        if X.nnz == X.shape[0] * X.shape[1]:
+            X = X.toarray()
+    labels, weight, group = matrix.get_label(), matrix.get_weight(), matrix.get_group()
+    if not _is_given(labels):
+        raise DataError(f"the {kind} has no labels: give it the relevance as label")
+    call = Call.of(labels, np.zeros(len(labels)), weight, group)
+    return RankingData.from_arrays(
+        X, call.labels, group=call.group, sample_weight=call.row_weight, feature_names=names
+    )
+
+
+def _kind(matrix: Any) -> str:
+    """The name of the library's class that a data set is of."""
+    for cls in type(matrix).__mro__:
+        if (cls.__module__.split(".")[0], cls.__name__) in (
+            ("xgboost", "QuantileDMatrix"),
+            ("xgboost", "ExtMemQuantileDMatrix"),
+            ("xgboost", "DMatrix"),
+            ("lightgbm", "Dataset"),
+        ):
+            return "QuantileDMatrix" if "Quantile" in cls.__name__ else cls.__name__
+    raise DataError(
+        f"{type(matrix).__name__} is neither a DMatrix of XGBoost nor a Dataset of LightGBM: make "
+        "RankingData from arrays by RankingData.from_arrays(X, y, qid)"
+    )
+
+
+def _lightgbm_features(dataset: Any) -> Any:
+    from lightgbm.basic import LightGBMError
+
+    try:
+        X = dataset.construct().get_data()
+    except LightGBMError as error:
+        raise DataError(
+            f"the Dataset does not give its features back ({error}): make it with "
+            "free_raw_data=False, or pass the arrays it was made from"
+        ) from None
+    if isinstance(X, str) or hasattr(X, "__fspath__"):
+        raise DataError(f"the Dataset was read from {X}: read that file with rankplug.read_data")
+    return X
