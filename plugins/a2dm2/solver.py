@@ -32,16 +32,12 @@ class A2dm2TopPush(TopSolver):
 
         (11)  min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
 
-    ``t_q`` is the highest score of the negatives of query q; the weights p_i have sum 1: for Q
-    queries with m_q positives each is ``1 / (Q m_q)``, times the query's weight over the mean
-    weight. Queries with positives or negatives only are left out. The method minimises (11) plus
+    with ``t_q`` and p_i as in `TopSolver`. The method minimises (11) plus
 
         lam1/2 sum_q t_q^2 + lam2/2 sum_i (t_q(i) - w.x_i)^2 + lam2/2 sum_j (w.x_j - t_q(j))^2
 
     over w and t, t_q at or above all negatives (the paper's problem 13). The result's objective
     and certified duality gap are those of (11), so the gap includes what lam1 and lam2 change.
-
-    If the top cannot be separated, the optimum is w = 0 with value 1; then a warning says so.
 
     Parameters
     ----------

@@ -92,18 +92,17 @@ class TopSplit:
 
     def argmin_y(self, v: Vector, rho: float) -> Vector:
         """The (b, s) that minimises ``f2 + rho/2 |(b, s) - v|^2``."""
-        y = rho * v / (rho + self.lam2)
-        pos, twice = slice(0, self._m), 2.0 * self.problem.weight
-        lossy = (rho * v[pos] - twice) / (rho + self.lam2[pos] + twice)
-        y[pos] = np.where(y[pos] <= -1.0, y[pos], lossy)
-        y[self._m :] = np.minimum(y[self._m :], 0.0)
-        return y
+        return self._minimise_f2(rho * v, rho)
 
     def argmin_y_linear(self, g: Vector) -> Vector:
         """The (b, s) that minimises ``f2 + g'(b, s)``."""
-        y = -g / self.lam2
+        return self._minimise_f2(-g, 0.0)
+
+    def _minimise_f2(self, pull: Vector, rho: float) -> Vector:
+        """The y that minimises ``f2(y) + rho/2 |y|^2 - pull.y``."""
+        y = pull / (rho + self.lam2)
         pos, twice = slice(0, self._m), 2.0 * self.problem.weight
-        lossy = -(g[pos] + twice) / (self.lam2[pos] + twice)
+        lossy = (pull[pos] - twice) / (rho + self.lam2[pos] + twice)
         y[pos] = np.where(y[pos] <= -1.0, y[pos], lossy)
         y[self._m :] = np.minimum(y[self._m :], 0.0)
         return y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,10 @@ from rankplug.data import RankingData, to_dense
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Count, Parameter, Positive, Threads
-from rankplug.solver import Data, Monitor, Solver, SolverResult, SolverTags
+from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, SolverTags
 from rankplug.system.cores import available_cores, survive_forks
 from rankplug.system.interruption import interrupted
 from rankplug_plugins.baselines.regressor_model import RegressorModel, convert_features
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["Constant", "Pointwise", "SingleFeature"]
 
@@ -189,7 +186,7 @@ class Pointwise(Baseline):
     min_samples_leaf: Count = 5
     n_threads: Threads = None
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """The regressor, and the penalty or the trees' size, whichever it has."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -14,11 +14,8 @@ from rankplug.boosting import ranking_metric
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.models import Model
 from rankplug.parameters import Count, Integer, Parameter, Real, Threads
-from rankplug.solver import Data, Monitor, Solver, SolverResult
+from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult
 from rankplug.system.cores import available_cores, survive_forks
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["BoostedTrees", "Training", "log_name"]
 
@@ -115,7 +112,7 @@ class BoostedTrees(Solver):
     eval_metric: Annotated[str, _MetricName()] = "ndcg@10"
     n_threads: Threads = None
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """Number, shrinkage and size of the trees, and what each of them sees."""
         from optuna.distributions import FloatDistribution, IntDistribution
 
@@ -130,7 +127,7 @@ class BoostedTrees(Solver):
         }
 
     @abstractmethod
-    def _size_space(self) -> dict[str, BaseDistribution]:
+    def _size_space(self) -> SearchSpace:
         """The parameters that bound a tree's size."""
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -13,7 +13,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, SolverTags
+from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
 from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
 from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.losses import (
@@ -24,9 +24,6 @@ from rankplug_plugins.boosting.losses import (
     make_pair_loss,
     pair_weight_space,
 )
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["LightGBMAllPairs", "LightGBMLambdarank"]
 
@@ -58,7 +55,7 @@ class LightGBMTrees(BoostedTrees):
     num_leaves: Annotated[int, Integer(2, 131072)] = 31
     min_child_samples: Annotated[int, Integer(0)] = 20
 
-    def _size_space(self) -> dict[str, BaseDistribution]:
+    def _size_space(self) -> SearchSpace:
         from optuna.distributions import IntDistribution
 
         return {
@@ -196,9 +193,8 @@ class LightGBMAllPairs(LightGBMTrees):
 
     Parameters
     ----------
-    loss : "squared-hinge" or "logistic"
-    pair_weight : "sum" or "query-mean"
-        What a pair counts: its query's weight, or that divided by the number of its pairs.
+    loss, pair_weight
+        See `XGBoostAllPairs`.
     n_estimators, learning_rate, ...
         See `LightGBMTrees`.
 
@@ -217,7 +213,7 @@ class LightGBMAllPairs(LightGBMTrees):
     loss: PairLoss = "squared-hinge"
     pair_weight: PairWeight = "sum"
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of the trees, and how much the pairs of large queries count."""
         return {**super().tuning_space(data), **pair_weight_space()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Parameter, Positive
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, Solver, SolverResult, make_solver
+from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, make_solver
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["LinearThenBoost", "LinearThenTreesModel"]
 
@@ -68,7 +65,7 @@ class LinearThenBoost(XGBoostAllPairs):
     C: Positive | None = None
     learning_rate: float = 0.1
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of `XGBoostAllPairs`, and `C` of a linear solver that is named."""
         space = super().tuning_space(data)
         linear = {} if isinstance(self.linear, Solver) else self._linear_solver().tuning_space(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 from rankplug.boosting import PairwiseObjective, pairwise_logistic, pairwise_squared_hinge
 from rankplug.data import LARGEST_GRADE, LabelRankingData, RankingData
 from rankplug.exceptions import DataError
-from rankplug.solver import Data
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+from rankplug.solver import Data, SearchSpace
 
 __all__ = [
     "PairLoss",
@@ -39,24 +36,14 @@ def levels(data: Data) -> NDArray[np.float64]:
     The order stays, and so do the pairs; the libraries keep labels as float32, which would make
     ties of values that differ by less than one part in 10^7.
     """
-    if isinstance(data, LabelRankingData):
-        return _levels_of_rows(data.relevance)
-    order = np.lexsort((data.relevance, data.row_query))
-    ascending = data.relevance[order]
+    relevance, sizes = data.relevance.ravel(), data.sizes
+    order = np.lexsort((relevance, np.repeat(np.arange(len(sizes)), sizes)))  # NaN last
+    ascending = relevance[order]
     count = np.cumsum(np.diff(ascending, prepend=ascending[0]) != 0)
-    ranked = np.empty(data.n_samples)
-    ranked[order] = count - np.repeat(count[data.query_ptr[:-1]], data.sizes)
-    return ranked
-
-
-def _levels_of_rows(relevance: NDArray[np.float64]) -> NDArray[np.float64]:
-    order = np.argsort(relevance, axis=1)  # puts NaN last
-    ascending = np.take_along_axis(relevance, order, axis=1)
-    rises = np.diff(ascending, axis=1, prepend=ascending[:, :1]) > 0
-    ranked = np.empty(relevance.shape)
-    np.put_along_axis(ranked, order, np.cumsum(rises, axis=1).astype(np.float64), axis=1)
+    ranked = np.empty(len(relevance))
+    ranked[order] = count - np.repeat(count[np.cumsum(sizes) - sizes], sizes)
     ranked[np.isnan(relevance)] = np.nan
-    return ranked
+    return ranked.reshape(data.relevance.shape)
 
 
 def gains(data: RankingData) -> NDArray[np.float64]:
@@ -128,7 +115,7 @@ def _rows_per_pair_weight(data: Data, pair_weight: str) -> float:
     return float(data.weights @ (sizes * has_pairs) / (data.weights @ pairs))
 
 
-def pair_weight_space() -> dict[str, BaseDistribution]:
+def pair_weight_space() -> SearchSpace:
     """How much the pairs of large queries count, for tuning."""
     from optuna.distributions import CategoricalDistribution
 

@@ -112,16 +112,9 @@ def _label_blocks(data: LabelRankingData, relevance: NDArray[np.float64]) -> Any
 def boost_on_cluster(
     data: RemoteRankingData, parameters: dict[str, Any], *, n_rounds: int, zeros: str, max_bin: int
 ) -> Any:
-    """The booster that ``xgboost.dask`` trains on the partitions where they are.
+    """The booster that ``xgboost.dask`` trains on the partitions of dense data where they are.
 
-    Parameters
-    ----------
-    data : rankplug.dask.ClusterData
-        Dense.
-    parameters : dict
-        XGBoost's own, among them "objective".
-    n_rounds, zeros, max_bin
-        See `XGBoostTrees`.
+    `parameters` are XGBoost's own, among them "objective"; for the others see `XGBoostTrees`.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Integer, Real
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, SolverTags
+from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
 from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
 from rankplug_plugins.boosting.losses import (
     PairLoss,
@@ -27,9 +27,6 @@ from rankplug_plugins.boosting.losses import (
 )
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster, quantile_matrix
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["XGBoostAllPairs", "XGBoostNdcg", "XGBoostPairwise"]
 
@@ -76,7 +73,7 @@ class XGBoostTrees(BoostedTrees):
     max_bin: Annotated[int, Integer(2, 65536)] = 256
     zeros: Literal["missing", "value"] = "missing"
 
-    def _size_space(self) -> dict[str, BaseDistribution]:
+    def _size_space(self) -> SearchSpace:
         from optuna.distributions import FloatDistribution, IntDistribution
 
         return {
@@ -167,7 +164,7 @@ class _SampledPairs(XGBoostTrees):
     pair_method: Literal["topk", "mean"] = "topk"
     num_pair_per_sample: Annotated[int, Integer(1, 2**31 - 1)] | None = None
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of all trees, and how pairs are made."""
         from optuna.distributions import CategoricalDistribution
 
@@ -326,7 +323,7 @@ class XGBoostAllPairs(XGBoostTrees):
     loss: PairLoss = "squared-hinge"
     pair_weight: PairWeight = "sum"
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of the trees, and how much the pairs of large queries count."""
         return {**super().tuning_space(data), **pair_weight_space()}
 

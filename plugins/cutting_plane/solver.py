@@ -26,9 +26,6 @@ class CuttingPlane(LinearPathSolver):
     P holds every pair of one query with ``y_i > y_j``; pairs are never listed: the loss and a
     subgradient cost two passes over the features and O(log n) a row.
 
-    For label ranking each instance is a query and label r of instance i the row
-    ``e_r (x) x_i`` (Kesler's construction), so that w holds one weight vector a label.
-
     Parameters
     ----------
     method : "ocas", "bmrm" or "smoothed-newton"

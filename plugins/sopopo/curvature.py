@@ -25,16 +25,6 @@ def graph_curvatures(X: Matrix, graphs: Graphs, query_ptr: NDArray[np.int64]) ->
     """Largest eigenvalue of the Gram matrix of each graph's documents around their mean.
 
     The mean may be taken off because the signed moves along a graph add up to 0.
-
-    Parameters
-    ----------
-    X : dense or CSR features of shape (n_samples, n_features)
-    graphs : Graphs
-    query_ptr : int64 ndarray of shape (n_queries + 1,)
-
-    Returns
-    -------
-    float64 ndarray of shape (n_graphs,)
     """
     sizes = np.diff(graphs.member_ptr)
     rows = np.repeat(query_ptr[graphs.group], sizes) + graphs.member

@@ -56,13 +56,6 @@ def alm_newton(
     2. ends if the gap is at most `tol` times the objective, or after `max_iter` steps;
     3. takes new multipliers, and perhaps a larger penalty, once Phi is about minimised;
     4. solves for the direction, and goes along it to about the least Phi by scores alone.
-
-    Parameters
-    ----------
-    problem : TopProblem
-    lam, tol : float
-    max_iter : int
-    report : callable
     """
     state = _State(problem, lam)
     bracket = Bracket(np.zeros(problem.n_features), 1.0, 0.0)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rankplug.exceptions import ParameterError
 from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Certified
 from rankplug.parameters import Count
-from rankplug.solver import Data, Monitor, TopSolver
+from rankplug.solver import Data, Monitor, SearchSpace, TopSolver
 from rankplug_plugins.toppush.alm_newton import alm_newton
 from rankplug_plugins.toppush.apg import accelerated_gradient
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["TopPush"]
 
@@ -23,11 +20,7 @@ class TopPush(TopSolver):
 
         min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
 
-    ``t_q`` is the highest score of the negatives of query q, or the mean of the `top_k` highest.
-    The weights p_i have sum 1: for Q queries with m_q positives each is ``1 / (Q m_q)``, times
-    the query's weight over the mean weight. Queries with positives or negatives only are left out.
-
-    If the top cannot be separated, the optimum is w = 0 with value 1; then a warning says so.
+    with ``t_q`` and p_i as in `TopSolver`, but ``t_q`` is the mean of the `top_k` highest scores.
 
     Parameters
     ----------
@@ -57,7 +50,7 @@ class TopPush(TopSolver):
     method: Literal["alm-newton", "apg"] = "alm-newton"
     top_k: Count = 1
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of `TopSolver`, and `top_k` unless the method takes 1 only."""
         from optuna.distributions import IntDistribution
 

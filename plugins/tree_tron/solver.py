@@ -26,9 +26,6 @@ class TreeTron(LinearPathSolver):
     P holds every pair of one query with ``y_i > y_j``; pairs are never listed: a Hessian product
     costs one read of the features and O(log k) a row for k levels of relevance.
 
-    For label ranking each instance is a query and label r of instance i the row
-    ``e_r (x) x_i`` (Kesler's construction), so that w holds one weight vector a label.
-
     Parameters
     ----------
     tol : float, default=1e-3

@@ -1,7 +1,7 @@
 """The interface of solvers: what a plugin implements, and how solvers are found and run."""
 
 from rankplug.data import Task
-from rankplug.solver.base import Data, Solver, check_validation
+from rankplug.solver.base import Data, SearchSpace, Solver, check_validation
 from rankplug.solver.families import (
     KernelSolver,
     LinearPathSolver,
@@ -31,6 +31,7 @@ __all__ = [
     "PathPoint",
     "PathProblem",
     "Progress",
+    "SearchSpace",
     "Solver",
     "SolverInfo",
     "SolverResult",

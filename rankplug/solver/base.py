@@ -27,13 +27,22 @@ from rankplug.system.interruption import interrupted, interruptible
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["AnyData", "Data", "RandomState", "Solver", "as_generator", "check_validation"]
+__all__ = [
+    "AnyData",
+    "Data",
+    "RandomState",
+    "SearchSpace",
+    "Solver",
+    "as_generator",
+    "check_validation",
+]
 
 _ROUNDING = 1e-8
 """By which share of 1 + |objective| rounding errors may put the lower bound above the objective."""
 
 Data: TypeAlias = RankingData | LabelRankingData
 AnyData: TypeAlias = Data | RemoteRankingData
+SearchSpace: TypeAlias = "dict[str, BaseDistribution]"
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
@@ -93,11 +102,11 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     @classmethod
-    def search_space(cls, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def search_space(cls, data: Data | None = None) -> SearchSpace:
         """`tuning_space` of the solver with its default parameters."""
         return cls().tuning_space(data)
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """The parameters worth tuning, each with its Optuna distribution; to be overridden.
 
         Ranges may depend on the parameters that are not searched and, with `data`, are fitted to

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -33,11 +33,8 @@ from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.preconditioners import PreconditionerName
 from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
 from rankplug.shards import Shards
-from rankplug.solver.base import Data, Solver
+from rankplug.solver.base import Data, SearchSpace, Solver
 from rankplug.solver.result import Monitor, Objective, SolverResult, SolverTags, Status
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 __all__ = ["KernelSolver", "LinearPathSolver", "PathPoint", "PathProblem", "TopSolver"]
 
@@ -76,6 +73,9 @@ class LinearPathSolver(Solver):
     2. `_open_problem`, the solver's own, makes what all C share: planes, preconditioner;
     3. `PathProblem.minimise` is called for each C, from the last solution or the given model.
 
+    For label ranking each instance is a query and label r of instance i the row
+    ``e_r (x) x_i`` (Kesler's construction), so that w holds one weight vector a label.
+
     Parameters
     ----------
     C : float, default=1.0
@@ -106,7 +106,7 @@ class LinearPathSolver(Solver):
     reduction: Reduction = "sum"
     n_threads: Threads = None
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """C from where every pair has a loss, which depends on the reduction."""
         return {"C": pairwise_c(data, self.reduction)}
 
@@ -180,12 +180,12 @@ class KernelSolver(Solver):
     degree: Count = 3
     coef0: Annotated[float, Real(0, low_open=False)] = 0.0
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """C from where every term still has a loss, and gamma of a kernel that has it."""
         if data is None:
             return {"C": decades_up(1e-6)}
         self.check(data)
-        space: dict[str, BaseDistribution] = {"C": decades_up(self._smallest_c(data))}
+        space: SearchSpace = {"C": decades_up(self._smallest_c(data))}
         if self.kernel in ("rbf", "poly"):
             space["gamma"] = gamma_range(data.X)
         return space
@@ -208,11 +208,18 @@ class KernelSolver(Solver):
 
 
 class TopSolver(Solver):
-    """Linear ranking at the top: equation (11) of `rankplug.objectives.top`.
+    """Linear ranking at the top, of `rankplug.objectives.TopProblem`.
+
+        (11)  min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
+
+    ``t_q`` is the highest score of the negatives of query q. The weights p_i have sum 1: for Q
+    queries with m_q positives each is ``1 / (Q m_q)``, times the query's weight over the mean
+    weight. Queries with positives or negatives only are left out.
 
     1. `make_top_problem` splits the rows into positives and negatives;
     2. `_minimise`, the solver's own, brackets the minimum, which is at most 1, that of w = 0;
-    3. a warning says so if the lower bound leaves no w that is better.
+    3. a warning says so if the lower bound leaves no w that is better: then the top cannot be
+       separated.
 
     Parameters
     ----------
@@ -258,7 +265,7 @@ class TopSolver(Solver):
             },
         )
 
-    def tuning_space(self, data: Data | None = None) -> dict[str, BaseDistribution]:
+    def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """The weight lam, up to ``max_i |x_i|^2``, where next to nothing is learnt."""
         return {"lam": decades_down(1.0 if data is None else largest_squared_norm(data))}
 
