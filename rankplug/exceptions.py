@@ -7,7 +7,10 @@ wrong, where, and what to do about it.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+from types import FrameType
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,7 +28,11 @@ __all__ = [
     "TuningError",
     "UnknownNameError",
     "nearest",
+    "warn_caller",
 ]
+
+# Modules whose lines are never the caller's: with-statements run contextlib's.
+_INSIDE = ("rankplug", "rankplug_plugins", "contextlib")
 
 
 class RankplugError(Exception):
@@ -90,3 +97,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, choices, n=1)
     suggestion = f"; did you mean {close[0]!r}?" if close else ""
     return f"{suggestion} (known: {', '.join(choices) or 'none'})"
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called rankplug, through however many of its own functions."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

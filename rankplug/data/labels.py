@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from rankplug.data import tables
 from rankplug.data.arrays import Matrix, as_matrix, plain_array, real_array, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.queries import integers_or_strings
-from rankplug.exceptions import DataError, DataWarning
+from rankplug.exceptions import DataError, DataWarning, warn_caller
 
 __all__ = ["LabelRankingData", "relevance_of_ranks"]
 
@@ -90,12 +89,11 @@ class LabelRankingData(PreferenceData):
             if ranks:
                 relevance = relevance_of_ranks(relevance, "Y", range(relevance.shape[1]))
             elif ranks is None and _look_like_ranks(relevance):
-                warnings.warn(
+                warn_caller(
                     f"each row of Y holds the numbers from 1 to {relevance.shape[1]}, as ranks do, "
                     f"and is taken as relevance: {relevance.shape[1]} is the best; if 1 is, pass "
                     "ranks=True, else ranks=False",
                     DataWarning,
-                    stacklevel=3,
                 )
             label_array = np.arange(values.shape[1]) if labels is None else np.asarray(labels)
         else:

@@ -21,7 +21,6 @@ References
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +32,7 @@ from scipy import sparse
 
 from rankplug._fast import passes
 from rankplug.data import Matrix, RankingData, even_spans, far_origin, row_slice
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, warn_caller
 from rankplug.shards import Vector
 from rankplug.system.interruption import raise_if_overdue
 
@@ -340,14 +339,12 @@ def warn_if_zero_is_optimal(solver: str, lower_bound: float, tol: float, top_k: 
     if lower_bound < 1.0 - tol:
         return False
     remedy = "solver 'toppush' with top_k > 1" if top_k is None else f"top_k > {top_k}"
-    warnings.warn(
+    warn_caller(
         f"{solver}: the optimum is w = 0 (or as good as that, within tol={tol:g}), which ranks "
         "nothing. Cause: the top cannot be separated, as a mean of the positives looks like a mean "
         f"of the highest negatives. Remedies: {remedy}, so that single negatives count "
         "less; scope='per-query' if the rows belong to queries; more or other features, and "
-        "scaled ones; a smaller lam",
-        UserWarning,
-        stacklevel=5,
+        "scaled ones; a smaller lam"
     )
     return True
 

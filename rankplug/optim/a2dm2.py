@@ -29,14 +29,13 @@ References
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from rankplug.exceptions import ConvergenceWarning
+from rankplug.exceptions import ConvergenceWarning, warn_caller
 from rankplug.optim.bracket import Vector
 
 __all__ = ["Iterate", "SplitProblem", "Variant", "largest_step", "safe_step", "splitting"]
@@ -177,10 +176,9 @@ def safe_step(rho: float, largest: float, *, clamp: bool = False) -> float:
         return rho
     if clamp:
         return largest
-    warnings.warn(
+    warn_caller(
         f"rho={rho:.3g} is {rho / largest:.3g} times the largest step for which A2DM2 is known to "
         f"converge ({largest:.3g}): it may diverge; lower rho, clamp it, or use ADMM",
         ConvergenceWarning,
-        stacklevel=3,
     )
     return rho

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
 from rankplug.data import LabelRankingData, RankingData, tables
-from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, warn_caller
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Real, check_parameters, collect_parameters
 from rankplug.shards import RemoteRankingData
@@ -56,7 +55,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     1. checks parameters, data and starting point;
     2. calls `_solve`, which reports each iteration to its `Monitor` and stops when told to;
     3. makes overflow a `DataError`, and of the status "stopped" what the monitor knows of it;
-    4. adds history and time, and warns if the iterations did not suffice.
+    4. adds history and time, and warns if iterations or digits did not suffice.
 
     A parameter is one line of the class body, its type, what it may be and its default::
 
@@ -264,28 +263,43 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             If the objective or the duality gap is no finite number.
         """
         _require_finite(self.name, result)
-        if result.status == "max_iter":
-            reached = {"objective": result.objective, "duality gap": result.duality_gap}
-            values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
-            warnings.warn(
-                f"{self.name} stopped after {result.n_iter} iterations before reaching its "
-                f"tolerance{f' ({values})' if values else ''}: raise "
-                f"{self.iteration_limit} or tol, scale the features, or regularise more",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        status = result.status
+        if status == "stopped" and (monitor.interruption is not None or interrupted()):
+            status = monitor.interruption or "stopped"
+        elif status == "stopped" and self._is_within_tolerance(result):
+            status = "converged"
+        elif status in ("stopped", "max_iter"):
+            self._warn_of_no_convergence(result)
         result.model.feature_names = data.feature_names
         if not isinstance(data, LabelRankingData) and data.n_queries > 1:
             result.model.query_column = data.query_column or tables.QUERY_COLUMN
-        status = result.status
-        if status == "stopped" and monitor.interruption is not None:
-            status = monitor.interruption
         return replace(
             result,
             status=status,
             history=tuple(monitor.history),
             seconds=time.perf_counter() - monitor.started,
             interrupted=interrupted(),
+        )
+
+    def _is_within_tolerance(self, result: SolverResult) -> bool:
+        """Whether the certified gap is at most the share `tol` of the objective."""
+        tol = self.get_params(deep=False).get("tol")
+        if tol is None or result.objective is None or result.duality_gap is None:
+            return False
+        return bool(result.duality_gap <= tol * abs(result.objective))
+
+    def _warn_of_no_convergence(self, result: SolverResult) -> None:
+        """Say how far a solver came that ran out of iterations or of digits."""
+        reached = {"objective": result.objective, "duality gap": result.duality_gap}
+        values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
+        why, remedy = "", f"raise {self.iteration_limit} or tol, "
+        if result.status == "stopped":
+            why, remedy = ", as rounding errors allow no more progress,", "raise tol, "
+        warn_caller(
+            f"{self.name} stopped after {result.n_iter} iterations{why} before reaching its "
+            f"tolerance{f' ({values})' if values else ''}: {remedy}scale the features, for example "
+            "to mean 0 and standard deviation 1, or regularise more",
+            ConvergenceWarning,
         )
 
 

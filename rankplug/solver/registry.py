@@ -8,13 +8,18 @@ import importlib.util
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from rankplug.exceptions import ParameterError, SolverUnavailableError, UnknownNameError, nearest
+from rankplug.exceptions import (
+    ParameterError,
+    SolverUnavailableError,
+    UnknownNameError,
+    nearest,
+    warn_caller,
+)
 from rankplug.solver.base import Solver
 from rankplug.solver.result import SolverTags
 
@@ -49,7 +54,7 @@ def list_solvers() -> list[SolverInfo]:
             what = cls.tags.tasks, cls.tags.problem, cls.tags.reference
             reason = _find_missing(cls)
         except SolverUnavailableError as error:
-            warnings.warn(str(error), stacklevel=2)
+            warn_caller(str(error))
             what, reason = ((), "", ""), str(error)
         solvers.append(SolverInfo(name, *what, reason is None, reason, _find_package(point)))
     return solvers
@@ -106,10 +111,9 @@ def _scan(_state: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
     for point in entry_points(group=_GROUP):
         first = points.setdefault(point.name, point)
         if first.value != point.value:
-            warnings.warn(
+            warn_caller(
                 f"packages {_find_package(first)} and {_find_package(point)} both name a solver "
-                f"{point.name!r}: {first.value} is used; uninstall one of them",
-                stacklevel=4,
+                f"{point.name!r}: {first.value} is used; uninstall one of them"
             )
     return points
 

@@ -15,7 +15,6 @@ import multiprocessing
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +24,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.exceptions import InterruptionWarning
+from rankplug.exceptions import InterruptionWarning, warn_caller
 
 __all__ = [
     "Overdue",
@@ -126,11 +125,10 @@ def interruptible(name: str) -> Iterator[None]:
     with stopped_by(catcher), handled_by(catcher.handle):
         yield
     if catcher.caught is not None:
-        warnings.warn(
+        warn_caller(
             f"{name} was interrupted by {signal.Signals(catcher.caught).name} and returns what it "
             f"has so far; again within {TWICE_WITHIN:g} seconds ends the program, or the loop",
             InterruptionWarning,
-            stacklevel=4,
         )
 
 

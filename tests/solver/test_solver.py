@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import rankplug
-from rankplug import Solver, SolverResult, SolverTags, path
+from rankplug import Ranker, RankingData, Solver, SolverResult, SolverTags, make_solver, path
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.parameters import Choice, Count, Integer, Optional, Positive, Real, Threads
@@ -195,6 +195,51 @@ def test_the_warning_does_without_an_objective(data):
 
     with pytest.warns(ConvergenceWarning, match="before reaching its tolerance: raise max_iter"):
         Unstated(steps=9).solve(data)
+
+
+def test_an_end_by_rounding_errors_warns_at_the_call():
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(200, 5)), rng.integers(0, 3, 200), np.arange(200) // 20
+    X[:, 0] *= 1e9
+    text = r"as rounding errors allow no more progress.*\(objective .*, duality gap .*\): .*scale"
+    with pytest.warns(ConvergenceWarning, match=text) as log:
+        result = make_solver("cutting-plane").solve(RankingData.from_arrays(X, y, qid))
+    assert result.status == "stopped"
+    assert result.duality_gap > 0.1 * result.objective
+    assert [one.filename for one in log] == [__file__]
+    with pytest.warns(ConvergenceWarning, match=text) as log:
+        Ranker("cutting-plane").fit(X, y, qid=qid)
+    assert [one.filename for one in log] == [__file__]
+
+
+class Stuck(Counting):
+    """Ends after a step, as if rounding errors ruled."""
+
+    parameters: ClassVar = {**Counting.parameters, "tol": Real(0), "gap": Real(0)}
+
+    def __init__(self, C=1.0, steps=3, max_iter=5, tol=1e-3, gap=0.1):
+        super().__init__(C, steps, max_iter)
+        self.tol = tol
+        self.gap = gap
+
+    def _solve(self, data, init, monitor, rng, valid=None):
+        result = super()._solve(data, init, monitor, rng, valid)
+        return dataclasses.replace(result, status="stopped", objective=7.0, duality_gap=self.gap)
+
+
+def test_a_stop_that_somebody_asked_for_does_not_warn(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Stuck().solve(data, callback=lambda progress: True).status == "stopped"
+        assert Stuck().solve(data, time_limit=1e-9).status == "time_limit"
+
+
+def test_an_end_by_rounding_errors_within_the_tolerance_is_convergence(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Stuck(gap=0.007).solve(data).status == "converged"
+    with pytest.warns(ConvergenceWarning, match="gap 0.0071"):
+        assert Stuck(gap=0.0071).solve(data).status == "stopped"
 
 
 def test_convergence_does_not_warn(data):
