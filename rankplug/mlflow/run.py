@@ -83,7 +83,8 @@ class TrackedRun:
 
     @classmethod
     def _create(cls, store: Store, name: str, tags: dict[str, str]) -> TrackedRun:
-        run = store.client.create_run(store.experiment_id, tags=resolve_tags(tags), run_name=name)
+        tags = resolve_tags({**store.tags, **tags})
+        run = store.client.create_run(store.experiment_id, tags=tags, run_name=name)
         return cls(store, run.info.run_id)
 
     def log(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from mlflow import MlflowClient
-from mlflow.entities import Experiment
+from mlflow.entities import Experiment, Run
 from mlflow.exceptions import MlflowException
 
 from rankplug.exceptions import RankplugError
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 _EXPERIMENT = "rankplug"
 _SQLITE = "sqlite:///"
+_SILENCE = 5.0  # seconds without a word for which nobody believes that a command has hung
 
 
 class TrackingError(RankplugError):
@@ -45,13 +47,26 @@ class TrackingError(RankplugError):
 class Store:
     """An experiment that can be written to.
 
-    `run_id` is the run that MLflow started for this process, as ``mlflow run`` does.
+    `run_id` is the run that MLflow started for this process, as ``mlflow run`` does, and `tags` are
+    those of every run that is made here.
     """
 
     client: MlflowClient
     tracking_uri: str
     experiment_id: str
     run_id: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def search(self, condition: str) -> list[Run]:
+        """The runs of the experiment for which the condition, in MLflow's words, holds."""
+        runs: list[Run] = []
+        token = None
+        while True:
+            page = self.client.search_runs([self.experiment_id], condition, page_token=token)
+            runs += page
+            token = page.token
+            if not token:
+                return runs
 
 
 def resolve_tracking_uri(output: Path, tracking_uri: str | None = None) -> str:
@@ -93,7 +108,7 @@ def opening(tracking_uri: str) -> Iterator[None]:
         If the store cannot be reached or written to, or has no such run or experiment.
     """
     try:
-        with _short_timeouts(), _quiet():
+        with _short_timeouts(), _quiet(), _telling_of_silence(tracking_uri):
             yield
     except TrackingError:
         raise
@@ -164,6 +179,27 @@ def _short_timeouts() -> AbstractContextManager[None]:
 
 
 @contextmanager
+def _telling_of_silence(tracking_uri: str) -> Iterator[None]:
+    """Say after some seconds that a server has not answered yet."""
+    waiting = threading.Timer(
+        _SILENCE,
+        warnings.warn,
+        (
+            f"the tracking server at {tracking_uri} has not answered for {_SILENCE:g} seconds; "
+            "waiting for it",
+            RuntimeWarning,
+        ),
+    )
+    waiting.daemon = True
+    if tracking_uri.startswith("http"):
+        waiting.start()
+    try:
+        yield
+    finally:
+        waiting.cancel()
+
+
+@contextmanager
 def environment_defaults(**variables: str) -> Iterator[None]:
     """Environment variables for a while, where the user has not set them."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
@@ -197,16 +233,20 @@ class LogGuard:
     ----------
     report : callable
         Is given the error, as ``"ConnectionError: server gone"``.
+    tracking_uri : str
+        Of the server, if it is one: that it does not answer is said after five seconds.
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], tracking_uri: str = "") -> None:
         self._report = report
+        self._tracking_uri = tracking_uri
         self._in_trouble = False
 
     def attempt(self, step: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
         """Call `step`; None if it fails."""
         try:
-            with _short_timeouts() if self._in_trouble else nullcontext():
+            short = _short_timeouts() if self._in_trouble else nullcontext()
+            with short, _telling_of_silence(self._tracking_uri):
                 return step(*args, **kwargs)
         except Exception as error:
             self._in_trouble = True

@@ -102,7 +102,7 @@ class MlflowTuneObserver(TuneObserver):
         )
         self._parent = parent
         self._start_guard = guard
-        self._guard = LogGuard(self._warn)
+        self._guard = LogGuard(self._warn, self.tracking_uri)
         self._register_as = register_as
         self._log: _StudyLog | None = None
 
@@ -162,7 +162,7 @@ class _StudyLog:
         children = self._children()
         for trial in trials:
             logged = children.get(trial.number)
-            if logged is not None and logged.info.status == "RUNNING":
+            if logged is not None and logged.info.status != _STATUS[trial.state]:
                 self.run.store.client.delete_run(logged.info.run_id)
                 logged = None
             if logged is None:
@@ -237,7 +237,7 @@ class _StudyLog:
     def _children(self) -> dict[int, Run]:
         """The runs of trials, by number."""
         filter_string = f"tags.`mlflow.parentRunId` = '{self.run.run_id}'"
-        runs = _search(self.run.store, filter_string)
+        runs = self.run.store.search(filter_string)
         return {int(run.data.tags[_TRIAL]): run for run in runs if _TRIAL in run.data.tags}
 
     def _tag(self, name: str) -> str | None:
@@ -248,12 +248,12 @@ class _StudyLog:
 def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
     """The run that the study has already, which then is put below `parent`, or a new one."""
     store = parent if isinstance(parent, Store) else parent.store
-    found = _search(store, f"tags.`{STUDY_TAG}` = '{info.id}' and tags.`{_ROLE}` = 'study'")
+    found = store.search(f"tags.`{STUDY_TAG}` = '{info.id}' and tags.`{_ROLE}` = 'study'")
     if found:
         run = TrackedRun(store, found[0].info.run_id)
         store.client.update_run(run.run_id, status="RUNNING")
-        if isinstance(parent, TrackedRun):
-            run.log(tags={"mlflow.parentRunId": parent.run_id})
+        below = {"mlflow.parentRunId": parent.run_id} if isinstance(parent, TrackedRun) else {}
+        run.log(tags={**store.tags, **below})
         return run
     if isinstance(parent, TrackedRun):
         run = parent.start_child(info.name)
@@ -263,17 +263,6 @@ def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
     params |= {f"fixed.{name}": value for name, value in params.pop("params").items()}
     run.log(params=params, tags={STUDY_TAG: info.id, _ROLE: "study"})
     return run
-
-
-def _search(store: Store, filter_string: str) -> list[Run]:
-    runs: list[Run] = []
-    token = None
-    while True:
-        page = store.client.search_runs([store.experiment_id], filter_string, page_token=token)
-        runs += page
-        token = page.token
-        if not token:
-            return runs
 
 
 def _draw_figures(study: Study, metric: str) -> Iterator[tuple[str, Any]]:

@@ -22,14 +22,17 @@ metrics of a child run
     fold or seed. The columns of the solver's history, at step ``n_iter``.
 tags of all runs
     ``rankplug.status``, ``rankplug.error`` where there was one, ``env.python``, ``env.numpy``,
-    ``env.cpu_count`` and so on, and what `rankplug.mlflow.provenance.provenance_tags` says.
+    ``env.cpu_count`` and so on, and what `rankplug.mlflow.provenance.provenance_tags` says;
+    ``rankplug.output``, the folder, and ``rankplug.process``, host and number of the process: the
+    next command for the folder ends the runs of one that was killed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +52,7 @@ from rankplug.mlflow.run import (
 )
 from rankplug.mlflow.store import (
     LogGuard,
+    Store,
     TrackingError,
     connect,
     first_line,
@@ -60,11 +64,16 @@ from rankplug.recipe import Dataset, Recipe
 from rankplug.report import REPORT_FILES, Outcome, Report, to_markdown
 from rankplug.runner import Observer
 from rankplug.solver import Data, Progress, Solver
+from rankplug.system.locks import Workers
 from rankplug.tuning import TuneObserver
 
 __all__ = ["MlflowObserver"]
 
 T = TypeVar("T")
+
+_STATUS = "rankplug.status"
+_OUTPUT = "rankplug.output"
+_PROCESS = "rankplug.process"  # HOST-NUMBER-RANDOM, see `Workers`
 
 
 @dataclass
@@ -111,9 +120,10 @@ class MlflowObserver(Observer):
         self._inputs: dict[str, DatasetInput] = {}
         self._scored: dict[str, DatasetInput] = {}
         self._environment = {f"env.{key}": value for key, value in environment_facts().items()}
-        self._environment["rankplug.status"] = "running"
+        self._environment[_STATUS] = "running"
         self.tags: dict[str, str] = {}
-        self._guard = LogGuard(self._warn)
+        self._guard = LogGuard(self._warn, self.tracking_uri)
+        self._at_work = ExitStack()
 
     @property
     def run_id(self) -> str | None:
@@ -127,8 +137,10 @@ class MlflowObserver(Observer):
         self._scored = {} if folded else self._inputs
         self._environment |= {**provenance_tags(recipe, self._inputs), **self.tags}
         with opening(self.tracking_uri):
-            self._parent = TrackedRun.start(connect(self.output, self.tracking_uri), recipe.name)
-            self._parent.log(params=_recipe_params(recipe), tags=self._environment)
+            store = self._open_store()
+            self._parent = TrackedRun.start(store, recipe.name)
+            tags = {**self._environment, **store.tags}
+            self._parent.log(params=_recipe_params(recipe), tags=tags)
             self._parent.log_inputs(self._inputs.values())
             self._parent.log_text(recipe.to_yaml(), "recipe.yaml")
 
@@ -174,6 +186,7 @@ class MlflowObserver(Observer):
         self._end_children("FAILED")
         status: RunStatus = "FAILED" if report.failed else "FINISHED"
         self._attempt(lambda parent: _end(parent, "KILLED" if report.interrupted else status))
+        self._at_work.close()
 
     def run_failed(self, error: BaseException) -> None:
         """End all runs that are open."""
@@ -181,6 +194,7 @@ class MlflowObserver(Observer):
         self._end_children(status, error)
         self._attempt(self._log_report_files)
         self._attempt(lambda parent: _end(parent, status, error))
+        self._at_work.close()
 
     def register(self, name: str, model: str, alias: str = CHAMPION) -> int:
         """Register the model of a solver that has finished; returns the version.
@@ -200,6 +214,24 @@ class MlflowObserver(Observer):
                 f"{name} cannot be registered as {model!r} at {self.tracking_uri}: "
                 f"{first_line(error)}"
             ) from error
+
+    def _open_store(self) -> Store:
+        """The store, where the runs of commands for this folder that were killed are ended."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        processes = Workers(self.output / ".tracking", shared=True)
+        process = self._at_work.enter_context(processes.join())
+        processes.others(process)  # forgets those that were killed
+        tags = {_PROCESS: process, _OUTPUT: str(self.output.absolute())}
+        store = replace(connect(self.output, self.tracking_uri), tags=tags)
+        for run in store.search("attributes.status = 'RUNNING'"):
+            known, run_id = run.data.tags, run.info.run_id
+            if known.get(_OUTPUT) != tags[_OUTPUT] or run_id == store.run_id:
+                continue
+            if not processes.alive(known[_PROCESS]):
+                TrackedRun(store, run_id).end("KILLED")
+                if _STATUS in known:
+                    store.client.set_tag(run_id, _STATUS, "killed")
+        return store
 
     def _attempt(self, step: Callable[[TrackedRun], T]) -> T | None:
         """Do something with the parent run; trouble is a warning."""
@@ -230,7 +262,7 @@ class MlflowObserver(Observer):
                 self._models[name] = child.run, model_id
         metrics = history_metrics(history, child.started)
         metrics += _outcome_metrics(outcome, self._scored, model_id)
-        tags = {"rankplug.status": outcome.status}
+        tags = {_STATUS: outcome.status}
         if outcome.error is not None:
             tags["rankplug.error"] = outcome.error
             child.run.log_text(outcome.error + "\n", "error.txt")
@@ -299,7 +331,7 @@ def _outcome_metrics(
 
 def _end(run: TrackedRun, status: RunStatus, error: BaseException | None = None) -> None:
     words = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted"}
-    tags = {"rankplug.status": words[status]}
+    tags = {_STATUS: words[status]}
     if error is not None:
         tags["rankplug.error"] = f"{type(error).__name__}: {error}"
     run.log(tags=tags)
