@@ -129,11 +129,38 @@ def compare(
         raise DataError(
             f"solvers cannot be compared on different queries: numbers of values {lengths}"
         )
-    found = [
-        _compare_pair(name, own, baseline, values[baseline], metric, greater_is_better)
-        for name, own in values.items()
-        if name != baseline
-    ]
+    found = []
+    for name in values:
+        if name == baseline:
+            continue
+        difference = values[name] - values[baseline]
+        difference = difference[~np.isnan(difference)]
+        # What differs by rounding only is a tie.
+        difference[np.isclose(difference, 0.0, rtol=0.0, atol=1e-12)] = 0.0
+        n = len(difference)
+        gain = difference if greater_is_better else -difference
+        measured = Measured(difference, np.ones(n))
+        low, high = confidence_interval(
+            measured, level=CONFIDENCE, n_resamples=_n_resamples(n), seed=_SEED
+        )
+        p_value = _p_value(difference) if n > 1 else math.nan
+        found.append(
+            Comparison(
+                name=name,
+                baseline=baseline,
+                metric=metric,
+                greater_is_better=greater_is_better,
+                n_queries=n,
+                difference=float(difference.mean()) if n else math.nan,
+                low=low,
+                high=high,
+                p_value=p_value,
+                p_holm=p_value,
+                wins=int((gain > 0).sum()),
+                ties=int((gain == 0).sum()),
+                losses=int((gain < 0).sum()),
+            )
+        )
     corrected = holm([one.p_value for one in found])
     return tuple(replace(one, p_holm=p) for one, p in zip(found, corrected, strict=True))
 
@@ -158,44 +185,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def count(number: int, one: str, several: str) -> str:
     """``1 query``, ``2 queries``."""
     return f"{number:,} {one if number == 1 else several}"
-
-
-def _compare_pair(
-    name: str,
-    own: NDArray[np.float64],
-    baseline: str,
-    other: NDArray[np.float64],
-    metric: str,
-    greater_is_better: bool,
-) -> Comparison:
-    difference = own - other
-    difference = difference[~np.isnan(difference)]
-    # What differs by rounding only is a tie.
-    difference[np.isclose(difference, 0.0, rtol=0.0, atol=1e-12)] = 0.0
-    n = len(difference)
-    gain = difference if greater_is_better else -difference
-    low, high = confidence_interval(
-        Measured(difference, np.ones(n)),
-        level=CONFIDENCE,
-        n_resamples=_n_resamples(n),
-        seed=_SEED,
-    )
-    p_value = _p_value(difference) if n > 1 else math.nan
-    return Comparison(
-        name=name,
-        baseline=baseline,
-        metric=metric,
-        greater_is_better=greater_is_better,
-        n_queries=n,
-        difference=float(difference.mean()) if n else math.nan,
-        low=low,
-        high=high,
-        p_value=p_value,
-        p_holm=p_value,
-        wins=int((gain > 0).sum()),
-        ties=int((gain == 0).sum()),
-        losses=int((gain < 0).sum()),
-    )
 
 
 def _p_value(difference: NDArray[np.float64]) -> float:
