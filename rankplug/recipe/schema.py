@@ -272,7 +272,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-# The whole
+# The whole recipe
 
 RECIPE = TypeAdapter(Recipe)
 """The check of plain values, whose context is the folder that the path of each key is relative to.

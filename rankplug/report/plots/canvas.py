@@ -205,7 +205,7 @@ def _adapt(key: str, value: str, prefix: str) -> str:
 
 def room_for(labels: Iterable[str]) -> float:
     """Inches that the labels of an axis need at the left."""
-    return 0.25 + 0.088 * max(map(len, labels), default=0)
+    return 0.25 + 0.088 * max(map(len, labels), default=0)  # a margin, and each letter
 
 
 def plain_log_axis(axis: Any) -> None:

@@ -74,7 +74,7 @@ def _draw_roc(test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
         return []
     positive = test.relevance == test.relevance.max()
     most_negatives = np.add.reduceat(~positive, test.query_ptr[:-1], dtype=np.int64).max()
-    if most_negatives < 10:
+    if most_negatives < 10:  # the early part would be a step or two
         return []
     first = 1.0 / most_negatives
     grid = np.geomspace(first, 1.0, _GRID)
@@ -85,6 +85,7 @@ def _draw_roc(test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
     }
     satisfied = [grid[np.searchsorted(curve[1:], _SATISFIED).clip(max=_GRID - 1)]
                  for curve in found.values()]  # fmt: skip
+    # Up to a little beyond where the last solver is there, and a decade at least.
     end = float(np.clip(1.3 * max(satisfied), 10 * first, 1.0))
     with canvas.axes() as axes:
         for name, curve in found.items():
