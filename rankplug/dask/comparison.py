@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import numpy as np
 import yaml
+from distributed import Client
 from numpy.typing import NDArray
 
 from rankplug.dask.data import ClusterData
+from rankplug.dask.forms import Given, lacks_queries, open_data, unpack, warn_of_one_query
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError, RankplugError, UnknownNameError
 from rankplug.metrics import parse_metric
@@ -32,13 +35,15 @@ _PACKAGES = ("rankplug", "dask", "numpy", "xgboost")
 
 def compare(
     solvers: Solvers,
-    train: ClusterData,
-    test: ClusterData,
+    train: Given,
+    test: Given,
     *,
     metrics: Sequence[str] = ("ndcg@10",),
     baseline: str | None = None,
     name: str = "cluster",
     seed: int = 0,
+    client: Client | None = None,
+    timeout: float | None = 300.0,
 ) -> Report:
     """Train solvers one after the other on `train`, and compare them query by query on `test`.
 
@@ -50,8 +55,10 @@ def compare(
     ----------
     solvers : iterable of str or Solver, or mapping of them by name
         Registered names or solvers that can train on a cluster.
-    train, test : ClusterData
-        With the same features.
+    train, test : ClusterData, tuple, str, Path or PreparedFolder
+        With the same features: data on the cluster; ``(X, y, qid)`` of Dask collections, with
+        ``sample_weight`` behind it if there are weights, or ``(X, y)`` with a column ``qid`` in X;
+        or a prepared folder that every worker sees.
     metrics : sequence of str
         Names of `rankplug.metrics`; the first is what is tested.
     baseline : str, optional
@@ -61,6 +68,8 @@ def compare(
         Title of the report.
     seed : int
         For solvers that use random numbers.
+    client, timeout
+        As in `ClusterData.from_collections`, for data that are not on the cluster.
 
     Returns
     -------
@@ -79,25 +88,38 @@ def compare(
 
     Examples
     --------
-    >>> report = compare(["tree-tron", "xgboost-pairwise"], train, test)  # doctest: +SKIP
+    >>> train = df[features], df["y"], df["qid"]  # doctest: +SKIP
+    >>> report = compare(["tree-tron", "xgboost-pairwise"], train, "test-folder")  # doctest: +SKIP
     >>> print(rankplug.report.to_text(report))  # doctest: +SKIP
     """
     chosen = _by_name(solvers)
     names = tuple(str(parse_metric(metric)) for metric in metrics)
     baseline = _baseline(baseline, list(chosen))
-    _require_same_features(train, test)
-    query_ids = np.concatenate(test.map(_checked_query_ids, names))
-    outcomes = [_compete(one, solver, train, test, names, seed) for one, solver in chosen.items()]
-    return Report(
-        name=name,
-        metrics=names,
-        outcomes=tuple(outcomes),
-        recipe=_description(chosen, names, baseline, seed),
-        splits={"train": _describe(train), "test": _describe(test)},
-        query_ids=query_ids,
-        baseline=baseline,
-        digests={"seed": str(seed), **{package: version(package) for package in _PACKAGES}},
-    )
+    given = {"train": unpack(train, "train"), "test": unpack(test, "test")}
+    with ExitStack() as stack:
+        data = {
+            split: stack.enter_context(open_data(*one, client=client, timeout=timeout))
+            for split, one in given.items()
+        }
+        for split, (X, _, qid, _) in given.items():
+            if lacks_queries(X, qid):
+                warn_of_one_query(data[split].n_samples, stacklevel=2)
+        _require_same_features(data["train"], data["test"])
+        query_ids = np.concatenate(data["test"].map(_checked_query_ids, names))
+        outcomes = [
+            _compete(one, solver, data["train"], data["test"], names, seed)
+            for one, solver in chosen.items()
+        ]
+        return Report(
+            name=name,
+            metrics=names,
+            outcomes=tuple(outcomes),
+            recipe=_description(chosen, names, baseline, seed),
+            splits={split: _describe(one) for split, one in data.items()},
+            query_ids=query_ids,
+            baseline=baseline,
+            digests={"seed": str(seed), **{package: version(package) for package in _PACKAGES}},
+        )
 
 
 def _compete(

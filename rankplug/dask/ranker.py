@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Self
 
 import dask.array as da
@@ -20,12 +17,11 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.dask.data import ClusterData
-from rankplug.dask.pieces import has_queries
+from rankplug.dask.forms import lacks_queries, open_data, warn_of_one_query
 from rankplug.data import RankingData, tables
 from rankplug.estimators.base import SolverEstimator, mean_of_defined
 from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
-from rankplug.exceptions import DataError, DataWarning, ParameterError
-from rankplug.io import PreparedFolder
+from rankplug.exceptions import DataError
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.solver import Solver
 
@@ -119,14 +115,8 @@ class Ranker(SolverEstimator):
             self.__dict__.pop(name, None)
         solver = self._new_solver()
         with self._open(X, y, qid, sample_weight) as data:
-            if _without_queries(X, qid) and not solver.tags.one_query:
-                warnings.warn(
-                    f"qid is not given: all {data.n_samples} rows are ranked as one query. If they "
-                    "belong to several, pass qid=df['qid'] or a DataFrame with a column 'qid'; if "
-                    "they are one, say so by a qid that is constant, as in df.assign(qid=0)",
-                    DataWarning,
-                    stacklevel=2,
-                )
+            if lacks_queries(X, qid) and not solver.tags.one_query:
+                warn_of_one_query(data.n_samples, stacklevel=2)
             result = solver.solve(data, random_state=self.random_state)
         self.result_ = result
         self.n_queries_in_ = data.n_queries
@@ -163,7 +153,7 @@ class Ranker(SolverEstimator):
         needs those of `X`.
         """
         check_is_fitted(self)
-        if self.n_queries_in_ > 1 and _without_queries(X, qid):
+        if self.n_queries_in_ > 1 and lacks_queries(X, qid):
             raise DataError(
                 "score needs the queries, as fit had some: pass qid=df['qid'], or X as a DataFrame "
                 "with a column 'qid'"
@@ -185,26 +175,7 @@ class Ranker(SolverEstimator):
         self, X: Any, y: Any, qid: Any, sample_weight: Any
     ) -> AbstractContextManager[ClusterData]:
         """The data, forgotten by the cluster at the end if they are not the caller's."""
-        options: dict[str, Any] = {"client": self.client, "timeout": self.timeout}
-        complete = _is_complete(X)
-        if complete and not (y is None and qid is None and sample_weight is None):
-            raise ParameterError("y, qid and sample_weight come with such X: leave them out")
-        if isinstance(X, ClusterData):
-            return nullcontext(X)
-        if complete:
-            folder = X if isinstance(X, PreparedFolder) else Path(X)
-            return ClusterData.from_prepared(folder, **options)
-        return ClusterData.from_collections(X, y, qid, sample_weight, **options)
-
-
-def _is_complete(X: Any) -> bool:
-    """Whether relevance and queries come with `X`."""
-    return isinstance(X, ClusterData | PreparedFolder | str | os.PathLike)
-
-
-def _without_queries(X: Any, qid: Any) -> bool:
-    """Whether nobody says which rows are of one query."""
-    return qid is None and not _is_complete(X) and not has_queries(X)
+        return open_data(X, y, qid, sample_weight, client=self.client, timeout=self.timeout)
 
 
 def _predict_lazily(model: Model, X: Any) -> Any:

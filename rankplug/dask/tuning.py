@@ -14,10 +14,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeAlias
 
+from dask import is_dask_collection
 from distributed import Client, Event, Future, KilledWorker
 from sklearn.base import clone
 
-from rankplug.dask.cluster import Cluster, connect, unique_name, until_done
+from rankplug.dask.cluster import Cluster, connect, same, unique_name, until_done
+from rankplug.dask.forms import is_complete, open_data, unpack
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ClusterError, ConvergenceWarning, ParameterError, TuningError
 from rankplug.parameters import Integer, Optional, check_parameters
 from rankplug.solver import Data, Solver
@@ -40,8 +43,12 @@ _cutting = threading.Lock()
 
 def tune(
     solver: str | Solver,
-    data: Data,
+    data: Any,
+    y: Any = None,
     *,
+    qid: Any = None,
+    sample_weight: Any = None,
+    valid: Any = None,
     client: Client | None = None,
     n_jobs: int | None = None,
     cluster_timeout: float | None = 300.0,
@@ -56,8 +63,15 @@ def tune(
     Parameters
     ----------
     solver : str or Solver
-    data : RankingData or LabelRankingData
-        In the memory of this process, and of each worker beside its folds.
+    data : RankingData, LabelRankingData, ClusterData, PreparedFolder, str, Path, or X
+        In the memory of this process, and of each worker beside its folds: rows that are on the
+        cluster come here. X, with `y`, are those of `rankplug.dask.Ranker.fit`, or of
+        `rankplug.Ranker.fit`.
+    y, qid, sample_weight : optional
+        With X: relevance, query and weight of each row; see there.
+    valid : optional
+        Validation data of `rankplug.tune`, in the form of `data`, or ``(X, y)``, ``(X, y, qid)`` or
+        ``(X, y, qid, sample_weight)``.
     client : distributed.Client, optional
         By default the current one.
     n_jobs : int, optional
@@ -91,9 +105,32 @@ def tune(
     if "trainer" in options:
         raise ParameterError("tune: trainer is what the cluster is; leave it out")
     cluster = connect(client, cluster_timeout)
+    here = _bring_here(cluster, data, y, qid, sample_weight)
+    if valid is not None:
+        given = (
+            (valid,)
+            if isinstance(valid, RankingData | LabelRankingData)
+            else unpack(valid, "valid")
+        )
+        options["valid"] = _bring_here(cluster, *given)
     with ClusterTrainer(cluster) as trainer:
         n_jobs = n_jobs or max(1, cluster.n_threads)
-        return tune_with(solver, data, n_jobs=n_jobs, trainer=trainer, **options)
+        return tune_with(solver, here, n_jobs=n_jobs, trainer=trainer, **options)
+
+
+def _bring_here(
+    cluster: Cluster, data: Any, y: Any = None, qid: Any = None, sample_weight: Any = None
+) -> Data:
+    """All rows in this process, checked."""
+    if isinstance(data, RankingData | LabelRankingData):
+        if not (y is None and qid is None and sample_weight is None):
+            raise ParameterError("tune: y, qid and sample_weight come with such data")
+        return data
+    if not (is_complete(data) or is_dask_collection(data)):
+        return RankingData.from_arrays(data, y, qid, sample_weight=sample_weight)
+    options: dict[str, Any] = {"client": cluster.client, "timeout": cluster.timeout}
+    with open_data(data, y, qid, sample_weight, **options) as there:
+        return RankingData.stack(there.map(same))
 
 
 class ClusterTrainer:

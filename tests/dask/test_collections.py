@@ -22,6 +22,11 @@ SOLVER = make_solver("tree-tron", C=0.1, tol=1e-8)
 
 
 @pytest.fixture(scope="module")
+def client(near_client):
+    return near_client
+
+
+@pytest.fixture(scope="module")
 def frame():
     """Queries whole in each file, whose order Arrow leaves open; row groups cut them."""
     g = np.random.default_rng(0)

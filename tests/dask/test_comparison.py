@@ -1,11 +1,12 @@
 """The head-to-head: solvers of rankplug and XGBoost on the same partitions, in one report."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import rankplug
 from rankplug import datasets
-from rankplug.exceptions import DataError, ParameterError, UnknownNameError
+from rankplug.exceptions import DataError, DataWarning, ParameterError, UnknownNameError
 from rankplug.metrics import per_query
 from rankplug.report import write_report
 
@@ -13,6 +14,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("xgboost")
 
 import dask.array as da
+import dask.dataframe as dd
 
 import rankplug.dask
 
@@ -63,6 +65,33 @@ def test_every_query_has_the_metric_of_the_models_scores(report):
             assert np.array_equal(
                 outcome.per_query[metric], expected[metric][order], equal_nan=True
             )
+
+
+def test_collections_are_compared_as_data_on_the_cluster(near_client, report, tmp_path):
+    def collections(data, n):
+        names = [f"f{j}" for j in range(data.n_features)]
+        table = pd.DataFrame(data.X, columns=names).assign(y=data.relevance, qid=data.qid)
+        table = dd.from_pandas(table, npartitions=n)
+        return table[names], table["y"], table["qid"]
+
+    def folder(data, name):
+        rankplug.write_data(data, tmp_path / f"{name}.txt")
+        return rankplug.prepare(tmp_path / f"{name}.txt", tmp_path / name).path
+
+    options = {"metrics": METRICS, "client": near_client}
+    linear = {"linear": SOLVERS["linear"]}
+    X, y, qid = collections(SPLITS.test, 2)
+    train = collections(SPLITS.train, 3)
+    folders = folder(SPLITS.train, "train"), folder(SPLITS.test, "test")
+    for splits in ((train, (X.assign(qid=qid), y)), folders):
+        there = rankplug.dask.compare(linear, *splits, **options)
+        for metric in METRICS:
+            expected = report.outcomes[0].metrics["test"][metric]
+            assert there.outcomes[0].metrics["test"][metric] == pytest.approx(expected)
+    with pytest.raises(ParameterError, match=r"test must be \(X, y, qid\) or"):
+        rankplug.dask.compare(linear, train, X, **options)
+    with pytest.warns(DataWarning, match="ranked as one query"):
+        rankplug.dask.compare(linear, train, collections(SPLITS.test, 1)[:2], **options)
 
 
 @pytest.mark.parametrize("name", ["linear", "cutting-plane"])

@@ -26,6 +26,11 @@ SOLVER = make_solver("tree-tron", C=0.1, tol=1e-8)
 
 
 @pytest.fixture(scope="module")
+def client(near_client):
+    return near_client
+
+
+@pytest.fixture(scope="module")
 def films():
     g = np.random.default_rng(3)
     user = np.repeat(np.arange(30), g.integers(4, 8, 30))

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 
 import rankplug
@@ -16,6 +17,8 @@ from rankplug.solver import SolverResult
 from rankplug.tuning import TuneObserver
 
 distributed = pytest.importorskip("distributed")
+
+import dask.dataframe as dd  # noqa: E402
 
 import rankplug.dask  # noqa: E402
 
@@ -99,6 +102,47 @@ def test_label_ranking_too(client):
     assert trials(on_cluster(client, "sopopo", data, **options)) == trials(
         here("sopopo", data, **options)
     )
+
+
+def collections(data, n=3):
+    """A Dask DataFrame with names, and the same rows in this process."""
+    table = pd.DataFrame(data.X, columns=list("abcd")).assign(y=data.relevance, qid=data.qid)
+    return table, dd.from_pandas(table, npartitions=n)
+
+
+def test_data_may_be_collections_or_on_the_cluster(near_client, tmp_path):
+    local, table = collections(DATA)
+    held_out, valid = collections(ranking_data(seed=1))
+    X, y, qid = table[list("abcd")], table["y"], table["qid"]
+    options = {"n_jobs": 1, "n_trials": 2}
+    expected = trials(here(**options))
+    assert trials(on_cluster(near_client, data=X, y=y, qid=qid, **options)) == expected
+    assert trials(on_cluster(near_client, data=table[[*"abcd", "qid"]], y=y, **options)) == expected
+    frame = local[list("abcd")]
+    assert (
+        trials(on_cluster(near_client, data=frame, y=local.y, qid=local.qid, **options)) == expected
+    )
+    rankplug.write_data(DATA, tmp_path / "rows.txt")
+    folder = rankplug.prepare(tmp_path / "rows.txt", tmp_path / "folder")
+    assert trials(on_cluster(near_client, data=tmp_path / "folder", **options)) == expected
+    with rankplug.dask.ClusterData.from_prepared(folder, client=near_client) as data:
+        assert trials(on_cluster(near_client, data=data, **options)) == expected
+    expected = trials(here(valid=ranking_data(seed=1), **options))
+    for other in (
+        (valid[list("abcd")], valid["y"], valid["qid"]),
+        (held_out[[*"abcd", "qid"]], held_out.y),
+    ):
+        assert trials(on_cluster(near_client, valid=other, **options)) == expected
+
+
+def test_data_that_are_something_else_are_refused(near_client):
+    _, table = collections(DATA)
+    with pytest.raises(ParameterError, match=r"valid must be \(X, y, qid\) or"):
+        on_cluster(near_client, valid=table)
+    with pytest.raises(ParameterError, match="come with such data"):
+        on_cluster(near_client, y=table["y"])
+    with pytest.raises(DataError, match="y is missing"):
+        on_cluster(near_client, data=table)
 
 
 def test_workers_train_and_this_process_does_not(client, tmp_path):
