@@ -11,7 +11,6 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -20,16 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.system.files import parse_json
+from rankplug_plugins.baselines.parts import Part
 
-__all__ = ["Part", "read_skops"]
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """An object of scikit-learn: the name of its type with its module, and its attributes."""
-
-    name: str
-    state: Mapping[str, Any] = field(repr=False)
+__all__ = ["read_skops"]
 
 
 def read_skops(file: Path) -> Any:
@@ -127,8 +119,8 @@ def _read_npy(stream: IO[bytes]) -> NDArray[Any]:
         raise ValueError("no array of NumPy's format 1.0")
     try:
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
-    except MemoryError:  # of Python's parser
-        raise ValueError("an array whose header is nested too deeply") from None
+    except Exception as error:  # whatever Python's parsers make of a strange header
+        raise ValueError(f"no header of an array: {type(error).__name__}") from None
     if dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(f"an array of type {dtype}")
     if any(size < 0 for size in shape) or len(shape) > 8:

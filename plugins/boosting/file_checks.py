@@ -41,6 +41,9 @@ _XGBOOST_COLUMNS = {
     **dict.fromkeys(("split_conditions", "base_weights", "loss_changes", "sum_hessian"), "f"),
 }
 
+# A number, or a list of it, since XGBoost 3.1.
+_BASE_SCORE = r"(\[)?-?\d+(\.\d+)?([eE][-+]?\d{1,2})?(?(1)\])"
+
 _FEATURE_TYPES = {"q", "i", "c", "int", "float"}
 
 _UBJSON_INTEGERS = {b"i": ">i1", b"U": ">u1", b"I": ">i2", b"l": ">i4", b"L": ">i8"}
@@ -68,6 +71,9 @@ def check_xgboost_json(text: str) -> None:
         n_features = _count(param["num_feature"])
         require(_count(param["num_class"]) <= 1 and _count(param["num_target"]) == 1, "outputs")
         require(0 < n_features < 2**31, "num_feature")
+        base_score = param["base_score"]
+        require(isinstance(base_score, str) and len(base_score) < 40, "base_score")
+        require(re.fullmatch(_BASE_SCORE, base_score, re.ASCII) is not None, "base_score")
         for name in ("feature_names", "feature_types"):
             words = learner[name]
             require(isinstance(words, list) and len(words) in (0, n_features), name)

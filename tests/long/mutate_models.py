@@ -273,8 +273,8 @@ def change_array(array: Any, random_: random.Random) -> Any:
 
 def change_values(array: Any, random_: random.Random) -> Any:
     array = array.copy()
-    if not array.size:
-        return array
+    if not array.size or array.dtype.kind not in "iufb":
+        return array.ravel()[::-1]
     place = np.unravel_index(random_.randrange(array.size), array.shape)
     where = random_.choice((place, place, place, ...))
     value = random_.choice((*NUMBERS, float("nan"), float("inf"), -float("inf"), array.size))
@@ -285,7 +285,7 @@ def change_values(array: Any, random_: random.Random) -> Any:
         try:
             array[where] = value
         except (OverflowError, ValueError, TypeError):
-            array[where] = np.array(array.flat[0] * 0 - 1).astype(array.dtype)
+            array[where] = np.array(-1).astype(array.dtype)
     return array
 
 

@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 import skops.io
 from scipy import sparse
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import SVR, NuSVR
+from sklearn.tree import DecisionTreeRegressor
 
 import rankplug
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
@@ -156,9 +163,51 @@ def test_other_regressors_are_saved_too(regressor, data, tmp_path):
     np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
 
 
+TREES = [
+    DecisionTreeRegressor(max_depth=5),
+    RandomForestRegressor(4, max_leaf_nodes=9, random_state=0),
+    ExtraTreesRegressor(4, random_state=0),
+    GradientBoostingRegressor(n_estimators=5, random_state=0),
+    GradientBoostingRegressor(n_estimators=5, init="zero", loss="huber"),
+    HistGradientBoostingRegressor(max_iter=5),
+    HistGradientBoostingRegressor(max_iter=5, loss="poisson"),
+    make_pipeline("passthrough", make_pipeline(MinMaxScaler(), DecisionTreeRegressor())),
+]
+OTHERS = [
+    Lasso(0.01),
+    PoissonRegressor(),
+    SVR(kernel="poly", degree=2),
+    NuSVR(),
+    KernelRidge(kernel="rbf"),
+    KernelRidge(kernel="polynomial", gamma=0.5),
+    make_pipeline(RobustScaler(), MinMaxScaler(clip=True), MaxAbsScaler(), SVR()),
+    make_pipeline(StandardScaler(with_mean=False), Ridge()),
+]
+
+
+@pytest.mark.parametrize("regressor", [*TREES, *OTHERS], ids=str)
+def test_regressors_score_as_in_scikit_learn_and_alike_when_saved(regressor, data, tmp_path):
+    regressor.fit(data.X, data.relevance)
+    model = RegressorModel(regressor)
+    X = 1.5 * make_ranking(seed=1).X
+    theirs, scores = regressor.predict(X), model.predict(X)
+    rounding = 0.0 if regressor in TREES else 1e-11 * np.abs(theirs).max()
+    np.testing.assert_allclose(scores, theirs, rtol=0, atol=rounding)
+    if hasattr(regressor, "feature_importances_"):
+        np.testing.assert_array_equal(model.feature_importances(), regressor.feature_importances_)
+    model.save(tmp_path / "model")
+    loaded = rankplug.load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), scores)
+    some = sparse.csr_array(np.where(np.abs(X) > 1, X, 0.0))
+    dense = model.predict(some.toarray())
+    np.testing.assert_allclose(loaded.predict(some), dense, rtol=0, atol=1e-11 * dense.max())
+    skops.io.dump(regressor, tmp_path / "regressor.skops")  # as version 0.1 saved it
+    np.testing.assert_array_equal(RegressorModel._read(tmp_path, {}).predict(X), scores)
+
+
 def test_what_would_need_pickling_is_not_saved(data, tmp_path):
     model = solve("pointwise", data, regressor=KNeighborsRegressor()).model
-    message = r"KNeighborsRegressor cannot be saved.*none of .*linear.*forests"
+    message = r"KNeighborsRegressor cannot be saved.*none of those that can be: .*linear.*forests"
     with pytest.raises(DataError, match=message):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

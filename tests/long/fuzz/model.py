@@ -22,7 +22,7 @@ from rankplug.models import loading as models
 from tests.long.fuzz.memory import SEPARATOR, one_in
 
 MAX_LENGTH = 1200
-FILES = ("arrays.npz", "scaling.npz", "pipeline.npz")
+FILES = ("arrays.npz", "scaling.npz", "pipeline.npz", "trees.npz", "scalers.npz")
 TOKENS = [
     SEPARATOR,
     b"linear",
@@ -38,6 +38,19 @@ TOKENS += [b"StandardScaler", b"MinMaxScaler", b"MaxAbsScaler", b"feature_range"
 TOKENS += [b"null", b"true", b"NaN", b"Infinity", b"1e999", b"-1", b"1000000000000000", b"[", b"{"]
 TOKENS += [b"poly", b"rbf", b"gamma", b"degree", b"coef0", b"shifted", b"'<f8'", b"'|O'", b"'<U3'"]
 TOKENS += [b"'<c16'", b"'<M8[s]'", b"'<f4'", b"'<i8'", b"(3,)", b"()", b"(1000000000000,)", b"True"]
+
+TOKENS += [b"regressor", b"trees", b"intercept", b"link", b"log", b"identity", b"subtract", b"clip"]
+TOKENS += [
+    b"sizes",
+    b"left",
+    b"right",
+    b"feature",
+    b"threshold",
+    b"value",
+    b"importances",
+    b"start",
+]
+TOKENS += [b"scale", b"average", b"float32", b"divide", b"multiply", b"add", b"'<i4'"]
 
 
 def before() -> None:
