@@ -136,9 +136,10 @@ class ClusterData(RemoteRankingData):
         y : Array or Series of shape (n_samples,)
             Relevance, any finite real numbers.
         qid : Array or Series of shape (n_samples,)
-            Query ids, integers or strings. May be left out if X has one partition: one query.
+            Query ids, integers or strings. May be left out if X is a DataFrame with a column
+            ``qid``, or has one partition: one query.
         sample_weight : Array or Series of shape (n_samples,), optional
-            Constant within a query.
+            Constant within a query; for arrays also one a query, as in `Ranker.fit`.
         client : distributed.Client, optional
             By default the current one.
         timeout : float, optional

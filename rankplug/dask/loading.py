@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from dask.delayed import delayed
 from distributed import Future
+from numpy.typing import NDArray
 
 from rankplug.dask.cluster import Cluster, release, same_future, unique_name
-from rankplug.dask.pieces import pieces_of
+from rankplug.dask.pieces import pieces_of, weights_of_queries
 from rankplug.dask.reading import (
     Crossing,
     Ends,
@@ -20,13 +21,15 @@ from rankplug.dask.reading import (
     assemble,
     ends_of,
     find_crossings,
+    first_queries,
     ids_of,
     may_overlap,
     read_partition,
     require_one_kind,
     take_query,
+    weigh,
 )
-from rankplug.data import RankingData, even_spans
+from rankplug.data import RankingData, even_spans, real_array
 from rankplug.exceptions import DataError
 from rankplug.io import PreparedFolder, open_prepared
 
@@ -53,12 +56,17 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
     """
     read = delayed(_read_piece, pure=False)
     with cluster.client.as_current():  # which decides how Dask shuffles rows
-        pieces = pieces_of(X, y, qid, sample_weight)
-    futures = cluster.compute([read(number, piece) for number, piece in enumerate(pieces)])
+        weights = weights_of_queries(X, sample_weight)
+        by_query = weights is not None
+        pieces = pieces_of(X, y, qid, None if by_query else sample_weight)
+    futures = cluster.compute([read(i, piece, by_query) for i, piece in enumerate(pieces)])
     try:
         ends, filled = _ends(cluster, futures)
         require_one_kind(ends)
         crossings = _crossing_queries(cluster, filled, ends)
+        if by_query:
+            filled = _weigh(cluster, filled, ends, real_array(weights, "sample_weight"))
+            futures += filled
         rows = [one.n_rows for one in ends]
         runs = equal_runs(rows, _PARTITIONS_PER_THREAD * cluster.n_threads)
         return _assemble(cluster, filled, runs, crossings)
@@ -66,11 +74,33 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
         release(futures)
 
 
-def _read_piece(number: int, piece: dict[str, Any]) -> RankingData | Refusal | None:
+def _read_piece(
+    number: int, piece: dict[str, Any], stand_together: bool
+) -> RankingData | Refusal | None:
     """A task: check the rows of a partition; None if it has none."""
-    return read_partition(
-        number, piece["X"], piece["y"], piece.get("qid"), piece.get("sample_weight")
-    )
+    others = piece.get("qid"), piece.get("sample_weight")
+    return read_partition(number, piece["X"], piece["y"], *others, stand_together=stand_together)
+
+
+def _weigh(
+    cluster: Cluster, parts: Sequence[Future], ends: Sequence[Ends], weights: NDArray[np.float64]
+) -> list[Future]:
+    """The partitions with the weights of their queries, which are told in the order of the rows."""
+    *before, n_queries = first_queries(ends)
+    if weights.shape != (n_queries,):
+        n_rows = sum(one.n_rows for one in ends)
+        raise DataError(
+            f"sample_weight has shape {weights.shape}: it must be one a row ({n_rows}) of a Dask "
+            f"Array cut as X is, or one a query ({n_queries})"
+        )
+    if np.any(weights < 0):
+        raise DataError(f"sample_weight is negative at query {np.flatnonzero(weights < 0)[0]}")
+    name = unique_name("weigh")
+    graph: dict[Hashable, Any] = {
+        (name, i): (partial(weigh, weights=weights[start : start + one.n_queries]), part)
+        for i, (start, one, part) in enumerate(zip(before, ends, parts, strict=True))
+    }
+    return cluster.start(graph, list(graph))
 
 
 def _ends(cluster: Cluster, futures: Sequence[Future]) -> tuple[list[Ends], list[Future]]:

@@ -22,7 +22,7 @@ from dask.delayed import Delayed, delayed
 from rankplug.data import tables
 from rankplug.exceptions import DataError
 
-__all__ = ["has_queries", "pieces_of"]
+__all__ = ["has_queries", "pieces_of", "weights_of_queries"]
 
 
 def pieces_of(X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Any]:
@@ -70,6 +70,21 @@ def pieces_of(X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Any]:
     return [delayed(or_)(*both) for both in zip(partitions, chunks, strict=True)]
 
 
+def weights_of_queries(X: Any, sample_weight: Any) -> Any:
+    """Weights that are one a query; None if they are one a row, or `X` is no Dask Array.
+
+    They are in this process, or a Dask Array of another length than `X`. Rows of a DataFrame have
+    no order that a caller could know.
+    """
+    if sample_weight is None or not isinstance(X, da.Array):
+        return None
+    if not dask.is_dask_collection(sample_weight):
+        return sample_weight
+    if not isinstance(sample_weight, da.Array) or _unknown(X) or _unknown(sample_weight):
+        return None
+    return None if sample_weight.shape[0] == X.shape[0] else sample_weight.compute()
+
+
 def has_queries(X: Any) -> bool:
     """Whether `X` is a DataFrame with a column of queries."""
     return isinstance(X, dd.DataFrame) and tables.QUERY_COLUMN in tables.column_names(X)
@@ -98,9 +113,11 @@ def _name_values(*values: Any, names: list[str]) -> dict[str, Any]:
 def _align_with(X: Any, name: str, values: Any) -> Any:
     """A frame with the partitions of `X`, where divisions say how if they differ."""
     if not dask.is_dask_collection(values) or not hasattr(values, "npartitions"):
+        weights = name == "sample_weight"
         raise DataError(
             f"{name} must be a Dask Array or Series as X is one, not {_type_name(values)}: the "
             "rows of all of them are needed in the same partitions"
+            + ("; one a query becomes one a row by df['qid'].map(...)" if weights else "")
         )
     if isinstance(X, da.Array):
         _require_same_number(X.numblocks[0], name, values.npartitions)

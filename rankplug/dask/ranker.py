@@ -102,7 +102,8 @@ class Ranker(SolverEstimator):
             ``qid`` says it; if there is none and `X` has one partition, all rows are one query,
             with a `DataWarning`.
         sample_weight : Array or Series of shape (n_samples,), optional
-            Constant within a query.
+            Constant within a query. With Dask Arrays it may be one a query, also an array in this
+            process, where the rows of a query stand together.
 
         Raises
         ------

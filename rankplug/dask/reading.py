@@ -26,11 +26,13 @@ __all__ = [
     "assemble",
     "ends_of",
     "find_crossings",
+    "first_queries",
     "ids_of",
     "may_overlap",
     "read_partition",
     "require_one_kind",
     "take_query",
+    "weigh",
 ]
 
 
@@ -51,6 +53,7 @@ class Ends:
     first: Any  # query ids of the first and the last row
     last: Any
     n_rows: int
+    n_queries: int
     kind: str  # of the type of ids, in the words of NumPy
 
 
@@ -63,9 +66,12 @@ class Crossing:
 
 
 def read_partition(
-    number: int, X: Any, y: Any, qid: Any, sample_weight: Any
+    number: int, X: Any, y: Any, qid: Any, sample_weight: Any, *, stand_together: bool = False
 ) -> RankingData | Refusal | None:
-    """A task: check the rows of a partition; None if it has none."""
+    """A task: check the rows of a partition; None if it has none.
+
+    With `stand_together`, rows of a query that do not are refused, too.
+    """
     if X.shape[0] == 0 and len(y) == 0:
         return None
     try:
@@ -74,6 +80,11 @@ def read_partition(
         data = RankingData.from_arrays(X, y, qid, sample_weight=sample_weight)
     except DataError as error:
         return Refusal(f"partition {number}: {error}")
+    if stand_together and data.order is not None:
+        return Refusal(
+            f"partition {number}: sample_weight has one value a query, but the rows of a query do "
+            "not stand together: give one for each row"
+        )
     return data if data.order is None else replace(data, order=None)
 
 
@@ -99,7 +110,7 @@ def ends_of(number: int, data: RankingData | Refusal | None) -> Ends | Refusal |
         return data
     ids = np.sort(data.query_ids)
     first, last = data.query_ids[[0, -1]]
-    return Ends(number, ids[0], ids[-1], first, last, data.n_samples, ids.dtype.kind)
+    return Ends(number, ids[0], ids[-1], first, last, data.n_samples, len(ids), ids.dtype.kind)
 
 
 def ids_of(data: RankingData) -> NDArray[Any]:
@@ -160,6 +171,22 @@ def may_overlap(ends: Sequence[Ends]) -> bool:
     """
     ordered = sorted(ends, key=lambda one: (one.lowest, one.highest))
     return any(b.lowest < a.highest for a, b in pairwise(ordered))
+
+
+def first_queries(ends: Sequence[Ends]) -> list[int]:
+    """How many queries there are before the first one of each partition, and in all.
+
+    Only borders cut queries.
+    """
+    sizes = [one.n_queries for one in ends]
+    cut = [False, *(a.last == b.first for a, b in pairwise(ends))]
+    before = np.cumsum([0, *sizes])[:-1] - np.cumsum(cut)
+    return [*before.tolist(), int(before[-1]) + sizes[-1]]
+
+
+def weigh(data: RankingData, weights: NDArray[np.float64]) -> RankingData:
+    """A task: the rows with these weights of their queries."""
+    return replace(data, query_weight=weights)
 
 
 def find_crossings(ids: Sequence[NDArray[Any]], ends: Sequence[Ends]) -> list[Crossing]:

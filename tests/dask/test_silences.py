@@ -193,3 +193,33 @@ def test_missing_values_are_named_with_their_column(client, films):
     table = in_partitions(holes)
     with pytest.raises(DataError, match=r"partition 0: X contains NaN at row 5, column 1 \(len"):
         Ranker(client=client).fit(table[F], table["stars"], qid=table["user"])
+
+
+@pytest.mark.parametrize("chunks", [150, 40, 7])
+def test_weights_may_be_one_a_query(client, films, chunks):
+    columns = (films[F].to_numpy(), films.stars.to_numpy(), films.user.to_numpy()[::-1])
+    X, y, qid = (da.from_array(values, chunks=chunks) for values in columns)
+    weights = 1.0 + np.arange(30) % 4
+    one = rankplug.Ranker(SOLVER).fit(*columns[:2], qid=columns[2], sample_weight=weights)
+    for told in (weights, weights.tolist(), da.from_array(weights, chunks=8)):
+        ranker = Ranker(SOLVER, client=client).fit(X, y, qid=qid, sample_weight=told)
+        assert ranker.model_.coef == pytest.approx(one.model_.coef, abs=1e-6)
+        expected = one.score(*columns[:2], qid=columns[2], sample_weight=weights)
+        assert ranker.score(X, y, qid=qid, sample_weight=told) == pytest.approx(expected, abs=1e-6)
+
+
+def test_weights_of_queries_that_do_not_fit_are_refused(client, films):
+    X, y, qid = (da.from_array(films[c].to_numpy(), chunks=50) for c in (F, "stars", "user"))
+    with pytest.raises(DataError, match=r"shape \(31,\): it must be one a row .* a query \(30\)"):
+        Ranker(client=client).fit(X, y, qid=qid, sample_weight=np.ones(31))
+    with pytest.raises(DataError, match="sample_weight is negative at query 0"):
+        Ranker(client=client).fit(X, y, qid=qid, sample_weight=-np.ones(30))
+    with pytest.raises(
+        DataError, match=r"partition 0: .* do not stand together: give one for each"
+    ):
+        Ranker(client=client).fit(X, y, qid=qid % 3 + 100 * (qid // 20), sample_weight=np.ones(6))
+    table = in_partitions(films)
+    with pytest.raises(DataError, match=r"one a query becomes one a row by df\['qid'\]\.map"):
+        Ranker(client=client).fit(
+            table[F], table["stars"], qid=table["user"], sample_weight=np.ones(30)
+        )
