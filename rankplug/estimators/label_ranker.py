@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import LabelRankingData, real_vector, tables
+from rankplug.data import LabelRankingData, Task, real_vector, tables
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
 from rankplug.exceptions import DataError
 from rankplug.metrics import per_instance
@@ -31,6 +31,8 @@ class LabelRanker(SolverEstimator):
     ranks_ : bool
         Whether `fit` and `score` take ranks from 1, the best, instead of relevance.
     """
+
+    task: ClassVar[Task] = "label-ranking"
 
     __metadata_request__fit = {"ranks": True, "eval_set": True}
     __metadata_request__score = {"sample_weight": True}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import RankingData, rank_in_queries, tables
+from rankplug.data import RankingData, Task, rank_in_queries, tables
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
 from rankplug.exceptions import DataError, DataWarning, ParameterError
 from rankplug.metrics import Ndcg, per_query
@@ -49,6 +49,8 @@ class Ranker(SolverEstimator):
     >>> ranker.rank(X, qid=["a", "a", "a", "b", "b"])
     array([3, 2, 1, 2, 1])
     """
+
+    task: ClassVar[Task] = "query-document"
 
     __metadata_request__fit = dict.fromkeys(
         ("qid", "group", "sample_weight", "eval_set", "eval_qid"), True

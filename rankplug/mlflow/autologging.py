@@ -225,7 +225,7 @@ def _log_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwargs:
     if _current.get() is not None or not _is_ranker(estimator) or not _is_enabled():
         return original(*args, **kwargs)
     training = Training(features=args[0] if args else kwargs.get("X"))
-    guard = LogGuard(_warn)
+    guard = LogGuard(_warn, mlflow.get_tracking_uri())
     token = _current.set(training)
     try:
         with _warning_behavior(), _run_for_fit(training, guard) as run:

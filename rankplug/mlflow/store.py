@@ -237,7 +237,7 @@ class LogGuard:
         Of the server, if it is one: that it does not answer is said after five seconds.
     """
 
-    def __init__(self, report: Callable[[str], None], tracking_uri: str = "") -> None:
+    def __init__(self, report: Callable[[str], None], tracking_uri: str) -> None:
         self._report = report
         self._tracking_uri = tracking_uri
         self._in_trouble = False

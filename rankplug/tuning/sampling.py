@@ -19,7 +19,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.pruners import MedianPruner, WilcoxonPruner
+from optuna.pruners import BasePruner, MedianPruner, WilcoxonPruner
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -58,14 +58,21 @@ class TrialSampler(BaseSampler):
         self._make = make
         self._of_trial: dict[int, BaseSampler] = {}
         self._chosen: dict[int, dict[str, float]] = {}
+        self._ended = False
 
     def choose(self, number: int, **values: float) -> None:
         """Give a trial these values when it asks for them."""
         self._chosen[number] = values
 
+    def end(self) -> None:
+        """Let there be no further trial, as samplers ask for by `Study.stop`."""
+        self._ended = True
+
     def exhausted(self, study: Study) -> bool:
         """Whether there is nothing left to try."""
-        return not self.distributions and any(map(uses_budget, study.get_trials(deepcopy=False)))
+        if self._ended or self.distributions:
+            return self._ended
+        return any(map(uses_budget, study.get_trials(deepcopy=False)))
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Make the trial's sampler."""
@@ -107,18 +114,24 @@ class TrialSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         """Forget the trial, which another process may have begun."""
-        self._of_trial.pop(trial.number, None)
         self._chosen.pop(trial.number, None)
+        sampler = self._of_trial.pop(trial.number, None)
+        if sampler is not None:
+            sampler.after_trial(study, trial, state, values)
 
 
-def make_sampler(name: Sampler, distributions: Distributions, seed: int) -> TrialSampler:
-    """The sampler of that name.
+def make_sampler(
+    name: Sampler | BaseSampler, distributions: Distributions, seed: int
+) -> TrialSampler:
+    """The sampler of that name, or one of Optuna's as it is.
 
     Raises
     ------
     ParameterError
         If a grid would have too many points.
     """
+    if isinstance(name, BaseSampler):
+        return TrialSampler(lambda _: name, distributions)
     if name == "grid":
         return _GridSampler(distributions, seed)
     if name == "qmc":
@@ -217,11 +230,11 @@ class NoPruning:
         """Keep of a complete trial what later ones are compared with."""
 
 
-class MedianPruning(NoPruning):
-    """Below the median of earlier trials at the same step: fold, or fold and C of a path."""
+class OptunaPruning(NoPruning):
+    """By a pruner of Optuna's, from values at the same step: fold, or fold and C of a path."""
 
-    def __init__(self, study: Study) -> None:
-        study.pruner = MedianPruner()
+    def __init__(self, study: Study, pruner: BasePruner) -> None:
+        study.pruner = pruner
 
     def after_step(self, trial: Trial, evaluation: Evaluation, step: TrialStep) -> bool:
         """Ask Optuna's pruner, which knows the reported values."""
@@ -265,8 +278,13 @@ class WilcoxonPruning(NoPruning):
         trial.set_user_attr(_SCORES, evaluation.best.scores())
 
 
-def make_pruning(name: Pruner | None, study: Study) -> NoPruning:
-    """The pruning of that name; none where several objectives leave open what is worse."""
+def make_pruning(name: Pruner | BasePruner | None, study: Study) -> NoPruning:
+    """The pruning of that name, or by that pruner.
+
+    None where several objectives leave open what is worse.
+    """
     if name is None or len(study.directions) > 1:
         return NoPruning()
-    return {"median": MedianPruning, "wilcoxon": WilcoxonPruning}[name](study)
+    if name == "wilcoxon":
+        return WilcoxonPruning(study)
+    return OptunaPruning(study, MedianPruner() if name == "median" else name)

@@ -25,7 +25,8 @@ from optuna.exceptions import (
     ExperimentalWarning,
     UpdateFinishedTrialError,
 )
-from optuna.pruners import NopPruner
+from optuna.pruners import BasePruner, NopPruner
+from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial
@@ -91,25 +92,16 @@ class Study:
        left to try (`_Trials`).
     5. Sum up: the best trial, those that no other one beats, and the solver trained again.
 
+    Parameters are those of `tune`, and:
+
     Parameters
     ----------
-    solver : Solver
-        With the fixed parameters.
-    task : TuningTask
     distributions : mapping
         The search space, as a new study begins with it.
-    path : bool, int or sequence of float
-    sampler, pruner : str
-    n_jobs : int
-    n_trials, timeout : int and float, or None
-        How many trials the study may have, and how long this process begins new ones.
     setup : mapping
         What a resumed study has to agree in.
     refit : callable or None
         Trains the best solver on all of the data.
-    observer : TuneObserver
-    trainer : Trainer
-        Where the work is done.
     started : float
         When `timeout` began to run.
     """
@@ -118,8 +110,8 @@ class Study:
     task: TuningTask
     distributions: Mapping[str, BaseDistribution]
     path: PathOption
-    sampler: Sampler
-    pruner: Pruner | None
+    sampler: Sampler | BaseSampler
+    pruner: Pruner | BasePruner | None
     n_jobs: int
     n_trials: int | None
     timeout: float | None
@@ -141,6 +133,7 @@ class Study:
                 distributions = agree_on_space(study, self.setup, self.distributions)
             path, sampler = self._plan(distributions)
             study.sampler = sampler
+            study.stop = sampler.end  # type: ignore[method-assign]
             fail_killed(study, place.workers, worker)
             pruning = make_pruning(self.pruner, study)
             trials = _Trials(self, study, path, sampler, pruning, place.workers, worker)
@@ -286,10 +279,8 @@ class _Trials:
                 raise
 
     def _others_are_at_their_last(self) -> bool:
-        plan = self.plan
-        if plan.out_of_time() or not (
-            plan.used_up(self.study) or self.sampler.exhausted(self.study)
-        ):
+        done = self.plan.used_up(self.study) or self.sampler.exhausted(self.study)
+        if not done or self.plan.out_of_time():
             return False
         running = self.study.get_trials(deepcopy=False, states=(State.RUNNING,))
         names = [trial.user_attrs.get(WORKER) for trial in running]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
+import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from rankplug.data import ScaleName
-from rankplug.exceptions import ParameterError
+from rankplug.data import LabelRankingData, RankingData, ScaleName, Task
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import parse_metric
 from rankplug.models import scaled_model
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
@@ -22,15 +24,43 @@ from rankplug.tuning.records import Cost, Pruner, Sampler, TuneResult, plain
 from rankplug.tuning.space import PathOption, read_space
 
 if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
 
 __all__ = ["tune"]
 
+
+@dataclass(frozen=True)
+class _ChoiceOrOptuna(Choice):
+    """One of a few values, or an object of Optuna's."""
+
+    kind: str
+
+    def accepts(self, value: Any) -> bool:
+        """Whether `value` is one of the choices or a sampler or pruner."""
+        from optuna.pruners import BasePruner
+        from optuna.samplers import BaseSampler
+
+        base = {"sampler": BaseSampler, "pruner": BasePruner}[self.kind]
+        return isinstance(value, base) or super().accepts(value)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, or a {self.kind} of Optuna's"
+
+
+class _Estimator(Protocol):
+    """`rankplug.Ranker` or `rankplug.LabelRanker`."""
+
+    solver: str | Solver
+    task: ClassVar[Task]
+
+
 _ARGUMENTS: Mapping[str, Parameter] = {
     "n_trials": Optional(Integer(1)),
     "timeout": Optional(Real(0)),
-    "sampler": Choice(get_args(Sampler)),
-    "pruner": Optional(Choice(get_args(Pruner))),
+    "sampler": _ChoiceOrOptuna(get_args(Sampler), "sampler"),
+    "pruner": Optional(_ChoiceOrOptuna(get_args(Pruner), "pruner")),
     "n_jobs": Integer(1),
     "seed": Integer(0, 2**32 - 1),
     "scale": Choice(get_args(ScaleName)),
@@ -40,16 +70,20 @@ _ARGUMENTS: Mapping[str, Parameter] = {
 
 
 def tune(
-    solver: str | Solver,
-    data: Data,
+    solver: str | Solver | _Estimator,
+    data: Any,
+    y: Any = None,
     *,
+    qid: ArrayLike | None = None,
+    group: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     metric: str = "ndcg@10",
     valid: Data | None = None,
     folds: int = 5,
     n_trials: int | None = None,
     timeout: float | None = None,
-    sampler: Sampler = "tpe",
-    pruner: Pruner | None = "wilcoxon",
+    sampler: Sampler | BaseSampler = "tpe",
+    pruner: Pruner | BasePruner | None = "wilcoxon",
     storage: str | Path | BaseStorage | None = None,
     study_name: str | None = None,
     n_jobs: int = 1,
@@ -68,11 +102,17 @@ def tune(
 
     Parameters
     ----------
-    solver : str or Solver
-        A registered name, or a solver whose other parameters hold in all trials.
-    data : RankingData or LabelRankingData
+    solver : str, Solver, Ranker or LabelRanker
+        A registered name, or a solver, maybe an estimator's, whose other parameters hold in all
+        trials.
+    data : RankingData, LabelRankingData, or features as for `rankplug.Ranker.fit`
         Split into folds by query (by instance for label ranking), none of which is divided.
         Folds are copies; with `valid` there are none.
+    y : array-like, optional
+        The target, if `data` are features: one relevance a row for `RankingData`; for
+        `LabelRankingData` one a label, or the class.
+    qid, group, sample_weight : array-like, optional
+        As of `rankplug.Ranker.fit`, with `y`.
     metric : str
         Name of `rankplug.metrics`; its value over the held-out queries of all folds counts.
     valid : RankingData or LabelRankingData, optional
@@ -84,12 +124,13 @@ def tune(
         whose process was killed does not count.
     timeout : float, optional
         Seconds after which this call begins no further trial.
-    sampler : "tpe", "random", "qmc" or "grid"
-        "grid" takes all choices and 8 values of each range, and ends when all are tried.
-    pruner : "wilcoxon", "median" or None
+    sampler : "tpe", "random", "qmc", "grid" or BaseSampler
+        "grid" takes all choices and 8 values of each range, and ends when all are tried. One of
+        Optuna's is taken as it is, with its own seed.
+    pruner : "wilcoxon", "median", BasePruner or None
         When to give up a trial after a fold: a signed-rank test of the queries scored so far (at
         least 15, at most 500 of a fold) against the same queries of the best trial, or the
-        median of earlier trials.
+        median of earlier trials. One of Optuna's is asked after each fold.
     storage : str, Path, BaseStorage or None
         A folder, in which ``study.journal`` is kept, a journal file (``*.journal``), a database
         URL such as ``sqlite:///study.db``, or an Optuna storage. None: in memory.
@@ -148,7 +189,9 @@ def tune(
         )
     if n_trials is None and timeout is None and sampler != "grid":
         raise ParameterError("tune: give n_trials, timeout, or both")
+    task_name = getattr(solver, "task", None)
     solver = _copy_solver(solver)
+    data = _ranking_data(solver, task_name, data, y, qid, group, sample_weight)
     solver.check(data)
     check_validation(data, valid)
     task = TuningTask(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed)
@@ -192,10 +235,53 @@ def tune(
     return study.run(storage, study_name, resume=resume)
 
 
-def _copy_solver(solver: str | Solver) -> Solver:
+def _copy_solver(solver: str | Solver | _Estimator) -> Solver:
+    if not isinstance(solver, str | Solver):
+        solver = getattr(solver, "solver", solver)
     if isinstance(solver, str):
         return make_solver(solver)
     if not isinstance(solver, Solver):
-        raise ParameterError(f"solver={solver!r} must be a registered name or a Solver")
+        raise ParameterError(
+            f"solver={solver!r} must be a registered name or a Solver, or an estimator with one"
+        )
     own: Solver = clone(solver)
     return own
+
+
+def _ranking_data(
+    solver: Solver,
+    task: Task | None,
+    data: Any,
+    y: Any,
+    qid: ArrayLike | None,
+    group: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+) -> Data:
+    """The data, made of features and target unless they are given whole."""
+    of_queries: dict[str, Any] = {"qid": qid, "group": group, "sample_weight": sample_weight}
+    given = {name: value for name, value in of_queries.items() if value is not None}
+    if isinstance(data, RankingData | LabelRankingData):
+        if y is not None or given:
+            names = ", ".join([*(["y"] if y is not None else []), *given])
+            raise ParameterError(f"tune: data is a {type(data).__name__}, which holds {names} too")
+        return data
+    if y is None:
+        raise DataError(
+            f"tune needs RankingData or LabelRankingData, not {type(data).__name__}, or features "
+            "with a target y"
+        )
+    if task is None:
+        ranks_labels = np.ndim(y) == 2 or "query-document" not in solver.tags.tasks
+        task = "label-ranking" if ranks_labels else "query-document"
+    if task == "label-ranking":
+        if given:
+            raise ParameterError(f"tune: label ranking has no {', '.join(given)}")
+        return LabelRankingData.from_arrays(data, y)
+    made = RankingData.from_arrays(data, y, **given)
+    if made.n_queries == 1 and group is None and not solver.tags.one_query:
+        raise DataError(
+            f"tune: all {made.n_samples} rows are one query, of which there are no folds: pass "
+            "qid=..., or a table with a column 'qid'; if they are one, say so by "
+            f"group=[{made.n_samples}] and give valid data"
+        )
+    return made
