@@ -95,6 +95,10 @@ class LaRank(KernelSolver):
         reference="Bordes, Bottou, Gallinari and Weston, LaRank, ICML 2007",
     )
     iteration_limit = "epochs"
+    _if_vanishing = (
+        "The loss of a pattern is its worst pair, so that one exception outweighs the others: take "
+        "a loss of all pairs, as 'tree-tron' and 'cutting-plane' have"
+    )
 
     epochs: Count | None = None
     tol: Positive = 1e-2
@@ -142,6 +146,8 @@ class LaRank(KernelSolver):
             self.C * layout.weight,
             self.margin == "graded",
         )
+        at_zero = np.zeros(data.n_samples * layout.n_channels)
+        monitor.objective_of_zero, _ = patterns.evaluate(at_zero, np.empty(patterns.n_patterns))
         weights: Weights
         if self.kernel == "linear":
             weights = LinearWeights(data, layout)

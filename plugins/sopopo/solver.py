@@ -96,6 +96,10 @@ class Sopopo(KernelSolver):
         reference="Shalev-Shwartz and Singer, Label Ranking by Soft Projections, JMLR 7 (2006)",
     )
     iteration_limit = "max_epochs"
+    _if_vanishing = (
+        "The loss of a graph is its worst pair, so that one exception outweighs the others: take "
+        "decomposition='all-pairs', or 'tree-tron' where there are too many pairs for that"
+    )
 
     decomposition: Annotated[Decomposition, ChoiceOrFunction(tuple(NAMES))] = "adjacent-layers"
     weights: Weights = "sum"
@@ -134,9 +138,10 @@ class Sopopo(KernelSolver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        return _Ascent(self._problem(data), self.tol, self.shrinking).run(
-            self.max_epochs, monitor, rng
-        )
+        problem = self._problem(data)
+        result = _Ascent(problem, self.tol, self.shrinking).run(self.max_epochs, monitor, rng)
+        monitor.objective_of_zero = problem.graphs.loss(np.zeros(data.relevance.size), np.inf)
+        return result
 
     def _problem(self, data: Data) -> DualProblem:
         graphs = self._graphs(data)

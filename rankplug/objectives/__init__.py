@@ -23,7 +23,6 @@ from rankplug.objectives.top import (
     Scope,
     TopProblem,
     make_top_problem,
-    warn_if_zero_is_optimal,
 )
 
 __all__ = [
@@ -45,5 +44,4 @@ __all__ = [
     "pair_weights",
     "pairwise_c",
     "squared_hinge_objective",
-    "warn_if_zero_is_optimal",
 ]

@@ -32,11 +32,11 @@ from scipy import sparse
 
 from rankplug._fast import passes
 from rankplug.data import Matrix, RankingData, even_spans, far_origin, row_slice
-from rankplug.exceptions import DataError, warn_caller
+from rankplug.exceptions import DataError
 from rankplug.shards import Vector
 from rankplug.system.interruption import raise_if_overdue
 
-__all__ = ["Rows", "Scope", "TopProblem", "make_top_problem", "warn_if_zero_is_optimal"]
+__all__ = ["Rows", "Scope", "TopProblem", "make_top_problem"]
 
 Scope: TypeAlias = Literal["per-query", "global"]
 
@@ -329,24 +329,6 @@ def make_top_problem(
         weight / weight.sum(),
         np.minimum(top_k, n_neg),
     )
-
-
-def warn_if_zero_is_optimal(solver: str, lower_bound: float, tol: float, top_k: int | None) -> bool:
-    """Whether no w is certified to beat w = 0 by more than `tol`; then a warning says why.
-
-    `top_k` is the solver's own, None if it has no such parameter.
-    """
-    if lower_bound < 1.0 - tol:
-        return False
-    remedy = "solver 'toppush' with top_k > 1" if top_k is None else f"top_k > {top_k}"
-    warn_caller(
-        f"{solver}: the optimum is w = 0 (or as good as that, within tol={tol:g}), which ranks "
-        "nothing. Cause: the top cannot be separated, as a mean of the positives looks like a mean "
-        f"of the highest negatives. Remedies: {remedy}, so that single negatives count "
-        "less; scope='per-query' if the rows belong to queries; more or other features, and "
-        "scaled ones; a smaller lam"
-    )
-    return True
 
 
 def _one_kind_only(data: RankingData, threshold: float, scope: Scope) -> DataError:

@@ -19,7 +19,14 @@ from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, w
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Real, check_parameters, collect_parameters
 from rankplug.shards import RemoteRankingData
-from rankplug.solver.result import Callback, Monitor, Objective, SolverResult, SolverTags
+from rankplug.solver.result import (
+    Callback,
+    Monitor,
+    Objective,
+    SolverResult,
+    SolverTags,
+    tells_apart,
+)
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
@@ -55,7 +62,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     1. checks parameters, data and starting point;
     2. calls `_solve`, which reports each iteration to its `Monitor` and stops when told to;
     3. makes overflow a `DataError`, and of the status "stopped" what the monitor knows of it;
-    4. adds history and time, and warns if iterations or digits did not suffice.
+    4. adds history and time, and warns if iterations or digits did not suffice, or if the model
+       ranks nothing.
 
     A parameter is one line of the class body, its type, what it may be and its default::
 
@@ -84,6 +92,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
     tags: ClassVar[SolverTags]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     iteration_limit: ClassVar[str] = "max_iter"
+    _if_vanishing: ClassVar[str] = "No model of this kind has less loss on these data"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -270,6 +279,9 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             status = "converged"
         elif status in ("stopped", "max_iter"):
             self._warn_of_no_convergence(result)
+        reason = self._explain_vanishing(result, monitor, data) if self.tags.learns else None
+        if reason is not None:
+            warn_caller(f"{self.name}: {reason}")
         result.model.feature_names = data.feature_names
         if not isinstance(data, LabelRankingData) and data.n_queries > 1:
             result.model.query_column = data.query_column or tables.QUERY_COLUMN
@@ -301,6 +313,23 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             "to mean 0 and standard deviation 1, or regularise more",
             ConvergenceWarning,
         )
+
+    def _explain_vanishing(
+        self, result: SolverResult, monitor: Monitor, data: AnyData
+    ) -> str | None:
+        """Why the model ranks nothing, and what to try; None if it ranks something."""
+        if result.status != "converged" or isinstance(data, RemoteRankingData):
+            return None
+        value, zero = result.objective, monitor.objective_of_zero
+        if value is not None and zero is not None and value >= zero:
+            why = f"is no better than w = 0 (objective {value:g}, that of 0 {zero:g}), which ranks"
+        elif not tells_apart(result.model, data):
+            items = "rows of a query" if isinstance(data, RankingData) else "labels of an instance"
+            why = f"gives the same score to all {items}, which ranks"
+        else:
+            return None
+        remedies = "scale the features, add others, or regularise less"
+        return f"the model {why} nothing. {self._if_vanishing}; {remedies}"
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
+from typing_extensions import override
 
 from rankplug.data import RankingData
 from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
@@ -27,16 +28,18 @@ from rankplug.objectives import (
     make_top_problem,
     open_pairs,
     pairwise_c,
-    warn_if_zero_is_optimal,
 )
 from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.preconditioners import PreconditionerName
 from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
-from rankplug.shards import Shards
-from rankplug.solver.base import Data, SearchSpace, Solver
+from rankplug.shards import RemoteRankingData, Shards
+from rankplug.solver.base import AnyData, Data, SearchSpace, Solver
 from rankplug.solver.result import Monitor, Objective, SolverResult, SolverTags, Status
 
 __all__ = ["KernelSolver", "LinearPathSolver", "PathPoint", "PathProblem", "TopSolver"]
+
+
+_LITTLE_ABOVE = 10.0  # a C that is bounded by the longest of all rows
 
 
 class PathPoint(NamedTuple):
@@ -194,6 +197,16 @@ class KernelSolver(Solver):
     def _smallest_c(self, data: Data) -> float:
         """A C at which scores differ by less than the smallest margin."""
 
+    @override
+    def _explain_vanishing(
+        self, result: SolverResult, monitor: Monitor, data: AnyData
+    ) -> str | None:
+        reason = super()._explain_vanishing(result, monitor, data)
+        if reason is None or isinstance(data, RemoteRankingData):
+            return None
+        # About where every term still has a loss, nothing is much better than w = 0, and may rank.
+        return reason if _LITTLE_ABOVE * self._smallest_c(data) < self.C else None
+
     def _make_kernel(self, data: Data) -> Kernel:
         gamma = self.gamma
         if gamma is None:
@@ -277,15 +290,32 @@ class TopSolver(Solver):
         """How many of the highest negatives count; None if the solver has no such parameter."""
         return None
 
+    @override
+    def _explain_vanishing(
+        self, result: SolverResult, monitor: Monitor, data: AnyData
+    ) -> str | None:
+        """The certificate decides: whether no w beats w = 0 by more than the tolerance."""
+        assert result.objective is not None
+        assert result.duality_gap is not None
+        tol, top_k = self._near_one * self.tol, self._top_k()
+        if result.objective - result.duality_gap < 1.0 - tol:
+            return None
+        remedy = "solver 'toppush' with top_k > 1" if top_k is None else f"top_k > {top_k}"
+        return (
+            f"the optimum is w = 0 (or as good as that, within tol={tol:g}), which ranks nothing. "
+            "Cause: the top cannot be separated, as a mean of the positives looks like a mean of "
+            f"the highest negatives. Remedies: {remedy}, so that single negatives count less; "
+            "scope='per-query' if the rows belong to queries; more or other features, and scaled "
+            "ones; a smaller lam"
+        )
+
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
         assert isinstance(data, RankingData)
-        top_k = self._top_k()
-        problem = make_top_problem(data, self.threshold, self.scope, top_k or 1)
+        problem = make_top_problem(data, self.threshold, self.scope, self._top_k() or 1)
         found = self._minimise(problem, monitor)
         bracket = found.bracket
-        warn_if_zero_is_optimal(self.name, bracket.lower_bound, self._near_one * self.tol, top_k)
         return SolverResult(
             model=LinearModel(bracket.w),
             status=found.status,

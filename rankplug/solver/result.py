@@ -7,11 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from rankplug.data import Task
+import numpy as np
+
+from rankplug.data import LabelRankingData, RankingData, Task, even_spans
+from rankplug.exceptions import DataError
 from rankplug.models import Model
 from rankplug.system.interruption import interrupted
 
-__all__ = ["Callback", "Monitor", "Objective", "Progress", "SolverResult", "SolverTags", "Status"]
+__all__ = [
+    "Callback",
+    "Monitor",
+    "Objective",
+    "Progress",
+    "SolverResult",
+    "SolverTags",
+    "Status",
+    "tells_apart",
+]
+
+_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+"""By which share of the scores' size equal ones may differ."""
+_ITEMS_AT_ONCE = 2**12
+"""Items scored at once in search of two different scores, which the first ones have as a rule."""
 
 Status: TypeAlias = Literal["converged", "max_iter", "time_limit", "stopped"]
 
@@ -155,6 +172,8 @@ class Monitor:
         Of the clock `time.perf_counter`.
     interruption : "time_limit", "stopped" or None
         Why `report` returned False; it is the status of a run that ends as "stopped".
+    objective_of_zero : float or None
+        The objective at w = 0, if the solver has said it: a model that has no less ranks nothing.
     """
 
     callback: Callback | None = None
@@ -162,6 +181,7 @@ class Monitor:
     history: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     interruption: Literal["time_limit", "stopped"] | None = None
+    objective_of_zero: float | None = None
 
     def report(self, n_iter: int, **values: float) -> bool:
         """Record an iteration; False if the solver should stop now."""
@@ -174,3 +194,22 @@ class Monitor:
         if interrupted():
             self.interruption = "stopped"
         return self.interruption is None
+
+
+def tells_apart(model: Model, data: RankingData | LabelRankingData) -> bool:
+    """Whether two scores in a query, or an instance, differ by more than rounding errors."""
+    items = np.concatenate(([0], np.cumsum(data.sizes)))
+    for b, e in even_spans(items, int(items[-1]) // _ITEMS_AT_ONCE + 1):
+        part = data.take(np.arange(b, e))
+        try:
+            scores = model.predict(part.X)
+        except DataError:  # scores that overflow are not the same
+            return True
+        if isinstance(part, RankingData):
+            starts = part.query_ptr[:-1]
+            spreads = np.maximum.reduceat(scores, starts) - np.minimum.reduceat(scores, starts)
+        else:
+            spreads = np.ptp(scores, axis=1)
+        if spreads.max() > _LAST_DIGITS * np.abs(scores).max():
+            return True
+    return False

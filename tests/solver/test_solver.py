@@ -1,5 +1,6 @@
 import dataclasses
 import pickle
+import re
 import time
 import warnings
 from typing import Annotated, ClassVar, Literal
@@ -9,7 +10,16 @@ import pytest
 from sklearn.base import clone
 
 import rankplug
-from rankplug import Ranker, RankingData, Solver, SolverResult, SolverTags, make_solver, path
+from rankplug import (
+    LabelRankingData,
+    Ranker,
+    RankingData,
+    Solver,
+    SolverResult,
+    SolverTags,
+    make_solver,
+    path,
+)
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.parameters import Choice, Count, Integer, Optional, Positive, Real, Threads
@@ -240,6 +250,70 @@ def test_an_end_by_rounding_errors_within_the_tolerance_is_convergence(data):
         assert Stuck(gap=0.007).solve(data).status == "converged"
     with pytest.warns(ConvergenceWarning, match="gap 0.0071"):
         assert Stuck(gap=0.0071).solve(data).status == "stopped"
+
+
+def noisy_documents():
+    """Documents in which every query has exceptions, so that losses of the worst pair want 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5))
+    utility = X @ [2, -1, 0.5, 1, 0] + 2 * rng.normal(size=400)
+    return RankingData.from_arrays(X, np.digitize(utility, [0, 2]), np.arange(400) // 100)
+
+
+def constant_features():
+    rng = np.random.default_rng(0)
+    return RankingData.from_arrays(np.ones((40, 2)), rng.integers(0, 3, 40), np.arange(40) // 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "make_data", "reason"),
+    [
+        (
+            "larank",
+            noisy_documents,
+            "no better than w = 0 .*191.*worst pair.*'tree-tron'",
+        ),
+        (
+            "sopopo",
+            noisy_documents,
+            r"no better than w = 0 .* 8\).*decomposition='all-pairs'",
+        ),
+        ("toppush", noisy_documents, "optimum is w = 0.*top_k > 1"),
+        ("a2dm2", noisy_documents, "optimum is w = 0.*toppush.*top_k > 1"),
+        ("tree-tron", constant_features, "the same score to all rows of a query.*add others"),
+        ("cutting-plane", constant_features, "the same score to all rows of a query.*add others"),
+        ("pointwise", constant_features, "the same score to all rows of a query.*add others"),
+        ("xgboost-pairwise", constant_features, "the same score to all rows of a query"),
+    ],
+)
+def test_a_model_that_ranks_nothing_warns_at_the_call(name, make_data, reason):
+    with pytest.warns(UserWarning, match=f"{name}: .*ranks nothing.*") as log:
+        make_solver(name).solve(make_data())
+    assert re.search(reason, str(log[0].message))
+    assert [one.filename for one in log] == [__file__]
+
+
+def test_labels_of_the_same_score_are_told():
+    data = LabelRankingData.from_arrays(np.zeros((6, 2)), [0, 1, 2] * 2)
+    with pytest.warns(UserWarning, match="the same score to all labels of an instance"):
+        make_solver("tree-tron").solve(data)
+
+
+@pytest.mark.parametrize(
+    ("solver", "change"),
+    [
+        (make_solver("constant"), 1.0),  # a sanity ranker
+        (make_solver("tree-tron", C=1e-14), 1.0),  # little, but in the right direction
+        (make_solver("tree-tron"), 1e-20),
+        (make_solver("sopopo", decomposition="all-pairs", C=1e-9), 1.0),
+        (make_solver("sopopo", C=1e-6), 1.0),
+    ],
+)
+def test_small_weights_are_not_nothing(solver, change):
+    data = noisy_documents()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solver.solve(dataclasses.replace(data, X=data.X * change))
 
 
 def test_convergence_does_not_warn(data):
