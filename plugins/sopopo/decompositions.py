@@ -18,6 +18,7 @@ from rankplug.data import concatenate_ranges
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.optim.bracket import Vector
 from rankplug.parameters import Real
+from rankplug.system.cores import physical_memory
 
 __all__ = ["NAMES", "Decomposition", "Graphs", "Weights", "decompose"]
 
@@ -28,6 +29,8 @@ Decomposition: TypeAlias = (
     | Callable[[Vector], Sequence[Graph]]
 )
 Weights: TypeAlias = Literal["sum", "mean"]
+
+_BYTES_OF_A_GRAPH = 300  # of two items: pointers, members, dual variables and what makes them
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +200,13 @@ def _find_layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _L
 def _pairs_with_later(first: Indices, last: Indices) -> tuple[Indices, Indices]:
     """Each index i with every one from ``first[i]`` to before ``last[i]``."""
     size = last - first
+    n_pairs = int(size.sum())
+    if n_pairs * _BYTES_OF_A_GRAPH > physical_memory():
+        raise DataError(
+            f"sopopo: this decomposition makes {n_pairs:,} graphs of the data, more than this "
+            "machine's memory holds: take decomposition='adjacent-layers', or 'tree-tron', whose "
+            "loss is that of all pairs too, but which never lists them"
+        )
     return np.repeat(np.arange(len(size)), size), concatenate_ranges(first, size)
 
 

@@ -4,6 +4,7 @@ from rankplug.shards.base import Shard
 from rankplug.shards.interface import RemoteRankingData, Shards
 from rankplug.shards.local import LocalShards, open_shards
 from rankplug.shards.matrices import Vector
+from rankplug.shards.memory import is_mapped
 from rankplug.shards.reductions import PairTotals, Reduction, pair_totals, pair_weights
 from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state, state_after
 
@@ -18,6 +19,7 @@ __all__ = [
     "Shards",
     "Vector",
     "changes_state",
+    "is_mapped",
     "keeps_state",
     "open_shards",
     "pair_totals",

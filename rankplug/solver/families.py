@@ -113,6 +113,10 @@ class LinearPathSolver(Solver):
         """C from where every pair has a loss, which depends on the reduction."""
         return {"C": pairwise_c(data, self.reduction)}
 
+    def _prepare(self, data: Data) -> Data:
+        """The data that are solved instead: with the same differences of rows in each query."""
+        return data
+
     @abstractmethod
     def _open_problem(self, shards: Shards) -> PathProblem:
         """Make what the solutions for all C share."""
@@ -120,7 +124,7 @@ class LinearPathSolver(Solver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        with open_pairs(data, self.reduction, self.n_threads) as shards:
+        with open_pairs(self._prepare(data), self.reduction, self.n_threads) as shards:
             problem = self._open_problem(shards)
             if init is not None:
                 problem.move_to(linear_weights(init))
@@ -129,7 +133,7 @@ class LinearPathSolver(Solver):
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
     ) -> Iterator[SolverResult]:
-        with open_pairs(data, self.reduction, self.n_threads) as shards:
+        with open_pairs(self._prepare(data), self.reduction, self.n_threads) as shards:
             problem, n_passes = self._open_problem(shards), 0.0
             for C in Cs:
                 monitor = Monitor()

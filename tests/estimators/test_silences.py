@@ -166,6 +166,16 @@ def test_ranks_are_learnt_the_right_way_up(orders):
     LabelRanker().fit(X, ranks, ranks=False)
 
 
+def test_warnings_point_at_the_line_that_calls():
+    X, orders = np.arange(8.0).reshape(4, 2), [[1, 2, 3], [3, 1, 2], [2, 1, 3], [1, 3, 2]]
+    with pytest.warns(DataWarning) as log:
+        LabelRanker().fit(X, orders)
+    assert [one.filename for one in log] == [__file__]
+    with pytest.warns(UserWarning) as log:
+        Ranker("toppush").fit(np.ones((4, 2)), [0, 1, 0, 1], qid=[0, 0, 1, 1])
+    assert [one.filename for one in log] == [__file__]
+
+
 def test_what_looks_like_ranks_is_asked_about(orders, tmp_path):
     X, ranks, _ = orders
     frame = pd.DataFrame(ranks, columns=list("abcd"))

@@ -253,6 +253,25 @@ def test_huge_features_are_an_error_not_nan(size, method):
         solve(RankingData.from_arrays(X, [0, 1, 2]), 1.0, method=method)
 
 
+@pytest.mark.parametrize("offset", ["one", "one a query"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_offsets_of_queries_change_nothing_for_smoothed_hinges(offset, dtype):
+    rng = np.random.default_rng(3)
+    X, qid = rng.normal(size=(100, 5)), np.arange(100) // 10
+    y = np.digitize(X @ rng.normal(size=5) + rng.normal(size=100), [-1, 0, 1])
+    shift = 1e5 if offset == "one" else 1e5 * rng.normal(size=10)[qid][:, None]
+    far = RankingData.from_arrays((X + shift).astype(dtype), y, qid)
+    near = RankingData.from_arrays(far.X.astype(np.float64) - shift, y, qid)
+    for C in (1.0, 1e4):
+        solver = rankplug.make_solver("cutting-plane", C=C, method="smoothed-newton")
+        found, expected = solver.solve(far), solver.solve(near)
+        assert found.status == "converged"
+        slack = found.duality_gap + expected.duality_gap
+        rounding = 1e-6 if dtype is np.float64 else 1e-2
+        limit = slack + rounding * expected.objective
+        assert abs(found.objective - expected.objective) <= limit
+
+
 def test_models_of_other_kinds_cannot_be_starting_points():
     data = RankingData.from_arrays([[0.0], [1.0]], [0, 1])
 

@@ -420,3 +420,16 @@ def test_large_queries_take_an_approximate_eigenvalue(monkeypatch):
     for X in (data.X, sparse.csr_array(data.X)):
         same = RankingData.from_arrays(X, data.relevance, data.qid)
         assert solve(same).objective == pytest.approx(exact.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("decomposition", ["all-pairs", "all-layers"])
+def test_more_graphs_than_memory_holds_are_refused_before_they_are_listed(
+    decomposition, monkeypatch
+):
+    monkeypatch.setattr("rankplug_plugins.sopopo.decompositions.physical_memory", lambda: 2**34)
+    rng = np.random.default_rng(0)
+    data = RankingData.from_arrays(
+        rng.normal(size=(20_000, 2)), rng.normal(size=20_000), [0] * 20_000
+    )
+    with pytest.raises(DataError, match="199,990,000 graphs.*adjacent-layers.*tree-tron"):
+        rankplug.make_solver("sopopo", decomposition=decomposition).solve(data)
