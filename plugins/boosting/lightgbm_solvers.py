@@ -132,6 +132,9 @@ class LightGBMLambdarank(LightGBMTrees):
 
     Notes
     -----
+    LightGBM ranks rows of equal scores, as all are at first, in their order: the same rows in
+    another order give other trees, and scores that differ by some per cent of their range.
+
     LightGBM takes at most 10,000 rows of a query. Weights are multiplied to each row's
     derivatives. Zeros are values, with dense and sparse features.
 

@@ -264,6 +264,9 @@ class XGBoostNdcg(_SampledPairs):
     [1]_. Grades, integers from 0 to 31, have the gain ``2^y - 1``; any other relevance has the
     linear gain ``y - min(y)`` of its query, as in `Ranker.score`.
 
+    XGBoost ranks rows of equal scores, as all are at first, in their order: the same rows in
+    another order give other trees, and scores that differ by about a tenth of their range.
+
     Parameters
     ----------
     pair_method, num_pair_per_sample

@@ -72,6 +72,10 @@ class LaRank(KernelSolver):
     There is no intercept: add a constant feature where classes differ in size. With two classes
     it is a binary support vector machine without intercept, with 2 C in place of C.
 
+    Visits are drawn by position, so that rows in another order give another model, within `tol` of
+    the same optimum: scores that differ by some per cent of their range at the default `tol`, by
+    less at a smaller one.
+
     Kernels: the first epoch computes only kernels between support patterns and the pattern just
     met. Those of the other rows are needed for the first duality gap; the history counts them as
     ``certificate_evaluations``. It counts operations as in the paper: ``process_new`` and

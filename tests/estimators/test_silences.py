@@ -171,7 +171,7 @@ def test_warnings_point_at_the_line_that_calls():
     with pytest.warns(DataWarning) as log:
         LabelRanker().fit(X, orders)
     assert [one.filename for one in log] == [__file__]
-    with pytest.warns(UserWarning) as log:
+    with pytest.warns(UserWarning, match="the optimum is w = 0") as log:
         Ranker("toppush").fit(np.ones((4, 2)), [0, 1, 0, 1], qid=[0, 0, 1, 1])
     assert [one.filename for one in log] == [__file__]
 

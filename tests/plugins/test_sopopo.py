@@ -428,8 +428,7 @@ def test_more_graphs_than_memory_holds_are_refused_before_they_are_listed(
 ):
     monkeypatch.setattr("rankplug_plugins.sopopo.decompositions.physical_memory", lambda: 2**34)
     rng = np.random.default_rng(0)
-    data = RankingData.from_arrays(
-        rng.normal(size=(20_000, 2)), rng.normal(size=20_000), [0] * 20_000
-    )
-    with pytest.raises(DataError, match="199,990,000 graphs.*adjacent-layers.*tree-tron"):
+    X, y = rng.normal(size=(20_000, 2)), rng.normal(size=20_000)
+    data = RankingData.from_arrays(X, y, np.zeros(20_000, dtype=int))
+    with pytest.raises(DataError, match=r"199,990,000 graphs.*adjacent-layers.*tree-tron"):
         rankplug.make_solver("sopopo", decomposition=decomposition).solve(data)
