@@ -76,8 +76,10 @@ def without_query_column(
             f"X has a column {QUERY_COLUMN!r}, which holds the queries, and they are given beside "
             "it, too: leave out one of them, or rename the column if it is a feature"
         )
-    features = [name for name in column_names(X) if name != QUERY_COLUMN]
-    rest = X[features] if hasattr(X, "iloc") else X.select(features)
+    names = column_names(X)
+    features = [j for j, name in enumerate(names) if name != QUERY_COLUMN]
+    # By position in pandas, whose names may be of any type.
+    rest = X.iloc[:, features] if hasattr(X, "iloc") else X.select([names[j] for j in features])
     return rest, column(X, QUERY_COLUMN)
 
 

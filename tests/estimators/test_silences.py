@@ -81,6 +81,14 @@ def test_a_column_qid_holds_the_queries(films, make):
     assert data.feature_names == tuple(F)
 
 
+@pytest.mark.usefixtures("silence")
+def test_a_column_qid_stands_among_columns_of_any_names(films):
+    table = films[F].assign(qid=films.user).rename(columns={"year": 0, "length": 1})
+    ranker = Ranker().fit(table, films.stars)
+    assert ranker.n_queries_in_ == 40
+    assert ranker.predict(table).shape == (len(films),)
+
+
 def test_a_column_qid_beside_qid_is_refused(films):
     table = films[F].assign(qid=films.user)
     for given in ({"qid": films.user}, {"group": films.user.value_counts(sort=False)}):
