@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,22 +54,17 @@ class Position:
         """Whether so many values are written that they are better kept as an array."""
         return self.all_written >= DENSE_ABOVE * self.all_rows * self.width
 
+    def after(self, n_rows: int, n_written: int, **known: Any) -> Position:
+        """The place behind some more rows, and what else is known there."""
+        rows, all_rows = self.rows + n_rows, self.all_rows + n_rows
+        written = self.all_written + n_written
+        return replace(self, rows=rows, all_rows=all_rows, all_written=written, **known)
 
-@dataclass(frozen=True)
-class Piece:
-    """Consecutive rows.
 
-    Attributes
-    ----------
-    X : ndarray or csr_array
-        With as many columns as are known so far.
-    relevance : float64 ndarray
-    ids : ndarray or None
-    weight : float64 ndarray or None
-        Of each row.
-    end : Position
-    read : float
-        How much of the file was read, from 0 to 1.
+class Piece(NamedTuple):
+    """Consecutive rows, with as many features as are known so far, and a weight for each row.
+
+    `end` is the place behind them, `read` how much of the file was read, from 0 to 1.
     """
 
     X: Matrix
@@ -143,16 +138,14 @@ class TextInput(Input):
         position = start
         for rows, end in svmlight_blocks(file, self.n_features, self.dtype, start.text):
             if position.has_ids not in (None, rows.has_query_ids):
-                raise DataError(_other_kind(file, rows.has_query_ids))
-            position = replace(
-                position,
-                rows=position.rows + len(rows.counts),
-                text=end,
-                all_rows=position.all_rows + len(rows.counts),
-                all_written=position.all_written + len(rows.values),
-                width=self.n_features or max(position.width, int(rows.indices.max(initial=0))),
-                has_ids=rows.has_query_ids,
-            )
+                this, others = ("a", "no") if rows.has_query_ids else ("no", "a")
+                raise DataError(
+                    f"{file}: {this} qid, but the files before have {others} qid: give every file "
+                    "query ids"
+                )
+            width = self.n_features or max(position.width, int(rows.indices.max(initial=0)))
+            known = {"text": end, "width": width, "has_ids": rows.has_query_ids}
+            position = position.after(len(rows.counts), len(rows.values), **known)
             dense = position.looks_dense if self.dense is None else self.dense
             X = to_matrix(rows, max(position.width, 1), dense)
             yield Piece(X, rows.relevance, rows.id_texts(), None, position, file.fraction_read())
@@ -189,32 +182,24 @@ class TableInput(Input):
 
     def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
         position = start
-        for table, fraction in self._batches(file, start.rows):
-            features = tables.to_matrix(table, self.roles.features)
-            relevance = tables.to_matrix(table, self.roles.relevance)[:, 0]
-            weight = self.roles.weight
-            n = table.num_rows
-            position = replace(
-                position,
-                rows=position.rows + n,
-                all_rows=position.all_rows + n,
-                all_written=position.all_written + features.size,
-                width=len(self.roles.features),
-                has_ids=self.roles.ids is not None,
-            )
-            yield Piece(
-                self._matrix(features),
-                relevance.astype(np.float64, copy=False),
-                self._ids(file, table, position.rows - n),
-                None if weight is None else tables.to_matrix(table, [weight])[:, 0].astype(float),
-                position,
-                fraction,
-            )
-
-    def _batches(self, file: InputFile, first_row: int) -> Iterator[tuple[Any, float]]:
+        weight, with_ids = self.roles.weight, self.roles.ids is not None
         n_rows = max(1, _CELLS_AT_ONCE // len(self.roles.numbers))
-        with open_table(file, self.format) as table:
-            yield from table.batches(self.roles, n_rows, first_row)
+        with open_table(file, self.format) as opened:
+            for table, fraction in opened.batches(self.roles, n_rows, start.rows):
+                features = tables.to_matrix(table, self.roles.features)
+                ids = self._ids(file, table, position.rows)
+                known = {"width": len(self.roles.features), "has_ids": with_ids}
+                position = position.after(table.num_rows, features.size, **known)
+                yield Piece(
+                    self._matrix(features),
+                    tables.to_matrix(table, self.roles.relevance)[:, 0].astype(float, copy=False),
+                    ids,
+                    None
+                    if weight is None
+                    else tables.to_matrix(table, [weight])[:, 0].astype(float),
+                    position,
+                    fraction,
+                )
 
     def _matrix(self, features: NDArray[Any]) -> Matrix:
         from scipy import sparse
@@ -233,11 +218,6 @@ class TableInput(Input):
             return query_id_vector(ids, len(ids))
         except DataError as error:
             raise DataError(f"{file}, counting rows from {first_row}: {error}") from None
-
-
-def _other_kind(file: InputFile, has_ids: bool) -> str:
-    this, others = ("a", "no") if has_ids else ("no", "a")
-    return f"{file}: {this} qid, but the files before have {others} qid: give every file query ids"
 
 
 def _require_finite(file: InputFile, piece: Piece) -> None:

@@ -22,6 +22,7 @@ from rankplug.system.files import parse_json
 __all__ = [
     "FEATURES",
     "MANIFEST",
+    "TYPES",
     "ArrayType",
     "Manifest",
     "ShardSpan",
@@ -39,7 +40,7 @@ _VERSION = 1
 
 _FEATURE_ARRAYS = {name for names in FEATURES.values() for name in names}
 _REQUIRED = {"relevance", "query_ptr", "query_ids"}
-_TYPES = {
+TYPES = {
     "features": r"<f[48]",
     "values": r"<f[48]",
     "columns": r"<i[48]",
@@ -52,6 +53,7 @@ _TYPES = {
     "factor": r"<f8",
     "shift": r"<f8",
 }
+"""What the type of each array may be, as a regular expression."""
 
 # What is wrong where a value is not of its type, by its place; * is an array's name or a shard's
 # number.
@@ -84,7 +86,7 @@ _WRONG: Mapping[tuple[Any, ...], str] = {
 # Sums and differences of two counts still fit 64 bits.
 _Count = Annotated[int, Field(ge=0, lt=2**62)]
 _Positive = Annotated[int, Field(ge=1, lt=2**62)]
-_ArrayName = Annotated[str, Field(pattern=f"^({'|'.join(_TYPES)})$")]
+_ArrayName = Annotated[str, Field(pattern=f"^({'|'.join(TYPES)})$")]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 # JSON has lists only, which a strict tuple would refuse; what they hold is checked strictly.
 _Span = Annotated[tuple[_Count, _Count], Field(strict=False)]
@@ -172,7 +174,7 @@ class Manifest(_Strict):
     @classmethod
     def _have_their_types(cls, arrays: dict[str, ArrayType]) -> dict[str, ArrayType]:
         for name, array in arrays.items():
-            right = re.fullmatch(_TYPES[name], array.dtype) is not None and _is_dtype(array.dtype)
+            right = re.fullmatch(TYPES[name], array.dtype) is not None and _is_dtype(array.dtype)
             _require(right, f"array {name!r} cannot be of type {array.dtype!r}")
             right = (array.sha256 is None) == (name in _FEATURE_ARRAYS)
             _require(right, f"array {name!r} has no digest")

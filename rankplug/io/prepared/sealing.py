@@ -21,6 +21,7 @@ from rankplug.io.prepared.job import Job, State
 from rankplug.io.prepared.manifest import (
     FEATURES,
     MANIFEST,
+    TYPES,
     ArrayType,
     Manifest,
     ShardSpan,
@@ -161,20 +162,13 @@ def _array_types(folder: Path, raw: RawRows, order: Order) -> ArrayTypes:
     size = (folder / "values.npy").stat().st_size if raw.layout == "sparse" else 0
     n_values = (size - HEADER_BYTES) // raw.dtype.itemsize
     types = {
-        "features": raw.dtype.str,
-        "values": raw.dtype.str,
-        "columns": index,
-        "row_ptr": index,
-        "relevance": "<f8",
-        "query_ptr": "<i8",
+        **TYPES,
+        **dict.fromkeys(("features", "values"), raw.dtype.str),
+        **dict.fromkeys(("columns", "row_ptr"), index),
         "query_ids": order.query_ids.dtype.str,
-        "query_weight": "<f8",
-        "order": "<i8",
-        "factor": "<f8",
-        "shift": "<f8",
     }
     shapes = array_shapes(raw.n_rows, len(order.query_ids), raw.n_features, n_values)
-    there = (name for name in types if (folder / f"{name}.npy").exists())
+    there = (name for name in shapes if (folder / f"{name}.npy").exists())
     return {name: (types[name], shapes[name]) for name in there}
 
 
