@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,11 +13,13 @@ from typing_extensions import override
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError
-from rankplug.io.files import InputFile, problems
+from rankplug.io.files import InputFile, is_plain, problems
 from rankplug.io.table_files import Roles, TableFile
 from rankplug.system.cores import physical_memory
 
 __all__ = ["ArrowFile"]
+
+_COPY_BYTES = 1 << 20
 
 
 class ArrowFile(TableFile):
@@ -78,16 +80,28 @@ class ArrowFile(TableFile):
         from pyarrow import ipc, parquet
 
         try:
-            if self.format == "parquet":
-                # A buffered file stays in memory as a whole, also when it is read in batches.
-                yield parquet.ParquetFile(self.stream, pre_buffer=False)
-            elif mapped and isinstance(getattr(self.stream, "raw", None), FileIO):
-                with pa.memory_map(str(self.file.path)) as source:
+            with self._source(mapped and self.format == "arrow") as source:
+                if self.format == "parquet":
+                    # A buffered file stays in memory as a whole, also when it is read in batches.
+                    yield parquet.ParquetFile(source, pre_buffer=False)
+                else:
                     yield ipc.open_file(source)
-            else:
-                yield ipc.open_file(self.stream)
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise DataError(f"{self.file} is not a valid {self.format} file: {error}") from None
+
+    def _source(self, mapped: bool) -> Any:
+        """The file as Arrow opens it (see `InputFile.arrow_source`), in memory if compressed."""
+        import pyarrow as pa
+
+        if is_plain(self.stream):
+            opener = pa.memory_map if mapped else pa.OSFile
+            return opener(os.fsencode(self.file.path))
+        self.stream.seek(0)
+        content = pa.BufferOutputStream()
+        while block := self.stream.read(_COPY_BYTES):
+            self._require_memory((content.tell() + len(block)) // 8)
+            content.write(block)
+        return pa.BufferReader(content.getvalue())
 
     def _check(self, table: Any, roles: Roles, first_row: int = 0) -> None:
         """Raise `DataError` if a value is missing or no number; the file's rows count from 0."""

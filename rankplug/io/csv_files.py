@@ -46,9 +46,9 @@ class CsvFile(TableFile):
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        self.stream.seek(0)
         try:
-            table = arrow_csv.read_csv(self.stream, **self._options(roles))
+            with self.file.arrow_source(self.stream) as source:
+                table = arrow_csv.read_csv(source(), **self._options(roles))
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             raise self._error(roles, str(error)) from None
         if table.num_rows == 0:
@@ -62,16 +62,15 @@ class CsvFile(TableFile):
         from pyarrow import csv as arrow_csv
 
         read_options = arrow_csv.ReadOptions(block_size=_BLOCK)
-        self.stream.seek(0)
         row = 0
         try:
-            blocks = arrow_csv.open_csv(self.stream, read_options, **self._options(roles))
-            for block in blocks:
-                for start in range(max(0, first_row - row), block.num_rows, n_rows):
-                    table = pa.Table.from_batches([block.slice(start, n_rows)])
-                    self._check(table, roles)
-                    yield table, self.file.fraction_read()
-                row += block.num_rows
+            with self.file.arrow_source(self.stream) as source:
+                for block in arrow_csv.open_csv(source(), read_options, **self._options(roles)):
+                    for start in range(max(0, first_row - row), block.num_rows, n_rows):
+                        table = pa.Table.from_batches([block.slice(start, n_rows)])
+                        self._check(table, roles)
+                        yield table, self.file.fraction_read()
+                    row += block.num_rows
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             raise self._error(roles, str(error)) from None
         if row == 0:

@@ -9,7 +9,9 @@ import io
 import lzma
 import os
 import re
+import time
 import uuid
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ __all__ = [
     "Paths",
     "format_to_write",
     "input_files",
+    "is_plain",
     "problems",
     "refuse_unfit",
     "replacing",
@@ -54,6 +57,7 @@ _FORMAT_OF_SUFFIX = {suffix: name for name, suffixes in _SUFFIXES.items() for su
 # most that gzip can) and more.
 _MOST_EXPANSION = 250
 _ALWAYS_EXPANDED = 1 << 30
+_MOST_SECONDS_LENT = 10.0  # a block is decompressed within a fraction of a second
 ENOUGH_PROBLEMS = 6
 """How many to look for: one more than an error message lists."""
 
@@ -78,6 +82,7 @@ class InputFile:
         """
         try:
             with self.path.open("rb") as self._raw, self._decompress(self._raw) as stream:
+                self._tell = self._raw.tell
                 yield stream
         except FileNotFoundError:
             raise DataError(f"{self}: no such file{self._similar()}") from None
@@ -109,9 +114,36 @@ class InputFile:
         separated = re.search(rb"[,;\t]", line.strip()) is not None
         return "csv" if separated and b":" not in line else "svmlight"
 
+    @contextmanager
+    def arrow_source(self, stream: BinaryIO) -> Iterator[Callable[[], Any]]:
+        """A function that opens the content of the file for Arrow, which reads it in order.
+
+        Threads of Arrow read on after its reader is gone, and one that lets go of a Python object
+        while the interpreter ends aborts the process. So Arrow opens the file itself. What Python
+        decompresses is lent to it until the threads have let go of that, so keep no reference to
+        what the function returns.
+        """
+        import pyarrow as pa
+
+        if is_plain(stream):
+            with pa.OSFile(os.fsencode(self.path)) as source:
+                self._tell = source.tell
+                yield lambda: source
+            return
+        stream.seek(0)
+        lent = _Lent(stream)
+        returned = weakref.ref(lent)
+        try:
+            yield lambda: pa.PythonFile(returned(), "r")
+        finally:
+            del lent
+            deadline = time.monotonic() + _MOST_SECONDS_LENT
+            while returned() is not None and time.monotonic() < deadline:
+                time.sleep(0.0005)
+
     def fraction_read(self) -> float:
         """How much of the file that is open has been read, from 0 to 1."""
-        return self._raw.tell() / max(os.fstat(self._raw.fileno()).st_size, 1)
+        return self._tell() / max(os.fstat(self._raw.fileno()).st_size, 1)
 
     def _decompress(self, raw: BinaryIO) -> BinaryIO:
         start = raw.read(6)
@@ -129,6 +161,18 @@ class InputFile:
         siblings = [file.name for file in self.path.parent.iterdir() if file.is_file()]
         close = difflib.get_close_matches(self.path.name, siblings, n=1)
         return f"; did you mean {str(self.path.with_name(close[0]))!r}?" if close else ""
+
+
+class _Lent:
+    """A stream as Arrow reads it, which does not close it."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.read, self.seek, self.tell = stream.read, stream.seek, stream.tell
+
+    def close(self) -> None:
+        """Leave the stream open."""
 
 
 class _Expanding(io.RawIOBase):
@@ -168,6 +212,11 @@ class _Expanding(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def is_plain(stream: BinaryIO) -> bool:
+    """Whether these are the bytes of the file itself, not decompressed ones."""
+    return isinstance(getattr(stream, "raw", None), io.FileIO)
 
 
 def require_format(format_: str | None) -> None:

@@ -126,8 +126,11 @@ def _parse_features(
     records = text.translate(_BLANKS_TO_NEWLINES).strip(b"\n")
     if not records:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=dtype)
+    # In Arrow's own memory: a thread of Arrow may be the last to let go of it, see `arrow_source`.
+    copy = pa.BufferOutputStream()
+    copy.write(records)
     table = csv.read_csv(
-        pa.BufferReader(records),
+        pa.BufferReader(copy.getvalue()),
         csv.ReadOptions(column_names=["index", "value"]),
         csv.ParseOptions(delimiter=":", quote_char=False),
         csv.ConvertOptions(
