@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from rankplug.exceptions import DataError
-from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
+from rankplug.io.files import ENOUGH_PROBLEMS, LONGEST_LINE, InputFile, problems
 from rankplug.io.table_files import Roles, TableFile, written_ids
 
 __all__ = ["CsvFile"]
@@ -30,16 +30,18 @@ class CsvFile(TableFile):
     def __init__(self, file: InputFile, stream: BinaryIO) -> None:
         super().__init__(file, stream)
         stream.seek(0)
-        header = next((line for line in stream if line.strip()), b"").decode(errors="replace")
+        lines = iter(lambda: file.read_line(stream), b"")
+        header = next((line for line in lines if line.strip()), b"").decode(errors="replace")
         self._delimiter = max(_DELIMITERS, key=header.count)
+        # A row must fit into a block; it is some times as long as the header.
+        self._block = _BLOCK if 8 * len(header) < _BLOCK else LONGEST_LINE
 
     @override
     def column_names(self) -> list[str]:
         with self._rows(self.stream) as rows:
-            header: list[str] | None = next((row for row in rows if row), None)
-        if header is None:
-            raise DataError(f"{self.file} is empty: a header and at least one row are needed")
-        return header
+            for _, header in rows:
+                return header
+        raise DataError(f"{self.file} is empty: a header and at least one row are needed")
 
     @override
     def read(self, roles: Roles) -> tuple[Any, NDArray[Any] | None]:
@@ -61,11 +63,10 @@ class CsvFile(TableFile):
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        read_options = arrow_csv.ReadOptions(block_size=_BLOCK)
         row = 0
         try:
             with self.file.arrow_source(self.stream) as source:
-                for block in arrow_csv.open_csv(source(), read_options, **self._options(roles)):
+                for block in arrow_csv.open_csv(source(), **self._options(roles)):
                     for start in range(max(0, first_row - row), block.num_rows, n_rows):
                         table = pa.Table.from_batches([block.slice(start, n_rows)])
                         self._check(table, roles)
@@ -84,6 +85,7 @@ class CsvFile(TableFile):
         if roles.ids is not None:
             types[roles.ids] = pa.string()
         return {
+            "read_options": arrow_csv.ReadOptions(block_size=self._block),
             "parse_options": arrow_csv.ParseOptions(
                 delimiter=self._delimiter, newlines_in_values=True
             ),
@@ -96,12 +98,30 @@ class CsvFile(TableFile):
         return DataError(f"{self.file} holds no rows below its header")
 
     @contextmanager
-    def _rows(self, stream: BinaryIO) -> Iterator[Any]:
-        """A `csv.reader` of a stream; it knows the number of the line it has come to."""
+    def _rows(self, stream: BinaryIO) -> Iterator[Iterator[tuple[int, list[str]]]]:
+        """The rows that are not empty, and the number of the last line of each."""
         stream.seek(0)
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        n_read = 0  # characters of a row
+
+        def lines() -> Iterator[str]:
+            nonlocal n_read
+            while line := text.readline(LONGEST_LINE - n_read):
+                n_read += len(line)
+                if n_read == LONGEST_LINE:
+                    raise self.file.endless_line()
+                yield line
+
+        def rows() -> Iterator[tuple[int, list[str]]]:
+            nonlocal n_read
+            reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
+            for row in reader:
+                n_read = 0
+                if row:
+                    yield reader.line_num, row
+
         try:
-            yield csv.reader(text, delimiter=self._delimiter, strict=True)
+            yield rows()
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{self.file} is not UTF-8 text: {error.reason}; save it as UTF-8"
@@ -128,13 +148,17 @@ class CsvFile(TableFile):
         """What is wrong in which cells; Arrow may be reading the stream still."""
         found = []
         with self.file.open() as stream, self._rows(stream) as rows:
-            header = next(row for row in rows if row)
-            for row in rows:
-                if row:
-                    wrong = _wrong_in_row(row, header, roles)
-                    found += [f"line {rows.line_num}{what}" for what in wrong]
+            _, header = next(rows)
+            for number, row in rows:
+                wrong = _wrong_in_row(row, header, roles)
+                found += [f"line {number}{what}" for what in wrong]
                 if len(found) >= ENOUGH_PROBLEMS:
                     break
+        if not found and "straddling" in reason:  # Arrow's word for a row that fills a block
+            return DataError(
+                f"{self.file} holds a row of more than {self._block:,} bytes, many times as long "
+                "as the header: shorten its text, or check its quotation marks"
+            )
         if not found:
             return DataError(f"{self.file} cannot be read: {reason}")
         return problems(self.file, found)

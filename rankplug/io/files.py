@@ -23,6 +23,7 @@ from rankplug.exceptions import DataError, ParameterError, nearest
 __all__ = [
     "ENOUGH_PROBLEMS",
     "FORMATS",
+    "LONGEST_LINE",
     "InputFile",
     "Paths",
     "format_to_write",
@@ -58,6 +59,8 @@ _FORMAT_OF_SUFFIX = {suffix: name for name, suffixes in _SUFFIXES.items() for su
 _MOST_EXPANSION = 250
 _ALWAYS_EXPANDED = 1 << 30
 _MOST_SECONDS_LENT = 10.0  # a block is decompressed within a fraction of a second
+LONGEST_LINE = 1 << 25
+"""Bytes that a line of text may have: some million values. Memory is for a few such lines."""
 ENOUGH_PROBLEMS = 6
 """How many to look for: one more than an error message lists."""
 
@@ -110,9 +113,24 @@ class InputFile:
         if by_suffix == "csv":
             return "csv"
         stream.seek(0)
-        line = next((line for line in stream if line.partition(b"#")[0].strip()), b"")
+        lines = iter(lambda: self.read_line(stream), b"")
+        line = next((line for line in lines if line.partition(b"#")[0].strip()), b"")
         separated = re.search(rb"[,;\t]", line.strip()) is not None
         return "csv" if separated and b":" not in line else "svmlight"
+
+    def read_line(self, stream: BinaryIO) -> bytes:
+        """The next line of the open file; raises `DataError` if it has no end."""
+        line = stream.readline(LONGEST_LINE)
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise self.endless_line()
+        return line
+
+    def endless_line(self) -> DataError:
+        """The error about a line that is too long."""
+        return DataError(
+            f"{self} holds a line of more than {LONGEST_LINE:,} bytes, the most that a row of text "
+            "may have: is it text, with a line for each row?"
+        )
 
     @contextmanager
     def arrow_source(self, stream: BinaryIO) -> Iterator[Callable[[], Any]]:

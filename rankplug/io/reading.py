@@ -42,8 +42,8 @@ def read_data(
 
     LETOR/svmlight text has lines ``relevance qid:ID index:value ... # comment`` with ascending
     indices from 1; features that a line leaves out are 0. CSV files have a header. Text may be
-    compressed (gzip, bzip2, xz). Without query ids all rows are one query; ids that are written
-    as plain integers become integers, others strings.
+    compressed (gzip, bzip2, xz); a line has 32 MB at most. Without query ids all rows are one
+    query; ids that are written as plain integers become integers, others strings.
 
     Parameters
     ----------

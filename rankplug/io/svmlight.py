@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,7 +19,7 @@ from scipy import sparse
 from rankplug.data import Matrix, RankingData
 from rankplug.data.arrays import index_type
 from rankplug.exceptions import DataError
-from rankplug.io.files import InputFile
+from rankplug.io.files import LONGEST_LINE, InputFile
 from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 from rankplug.io.table_files import written_ids
 
@@ -115,7 +114,7 @@ def svmlight_batches(
     n_features, n_lines : int
     """
     stream.seek(0)
-    blocks = iter(lambda: b"".join(islice(stream, n_lines)), b"")
+    blocks = iter(lambda: _read_lines(file, stream, n_lines), b"")
     for rows, _ in _parse_blocks(file, blocks, TextPosition(), n_features, np.float64):
         yield to_matrix(rows, n_features, None), rows.id_texts()
 
@@ -126,7 +125,7 @@ def svmlight_blocks(
     """ParsedRows of a file, a block at a time, and where the block ends; from such an end on."""
     with file.open() as stream:
         stream.seek(start.offset)
-        yield from _parse_blocks(file, _read_blocks(stream), start, n_features, dtype)
+        yield from _parse_blocks(file, _read_blocks(file, stream), start, n_features, dtype)
 
 
 def _parse_blocks(
@@ -183,11 +182,21 @@ def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
             stream.write(line.encode())
 
 
-def _read_blocks(stream: BinaryIO) -> Iterator[bytes]:
+def _read_blocks(file: InputFile, stream: BinaryIO) -> Iterator[bytes]:
     block = stream.read(_BLOCK)
-    yield block + stream.readline()  # one block even of an empty file
+    yield block + file.read_line(stream)  # one block even of an empty file
     while block := stream.read(_BLOCK):
-        yield block + stream.readline()
+        yield block + file.read_line(stream)
+
+
+def _read_lines(file: InputFile, stream: BinaryIO, n_lines: int) -> bytes:
+    """So many lines, or fewer if they are long."""
+    lines: list[bytes] = []
+    n_bytes = 0
+    while len(lines) < n_lines and n_bytes < LONGEST_LINE and (line := file.read_line(stream)):
+        lines.append(line)
+        n_bytes += len(line)
+    return b"".join(lines)
 
 
 def to_matrix(rows: ParsedRows, n_features: int, dense: bool | None) -> Matrix:

@@ -108,7 +108,7 @@ def test_both_parsers_agree(written, block):
         file = InputFile(save(folder, written[0]))
         with file.open() as stream:
             fast = ParsedRows.concatenate(
-                [parse_block(one, None, np.float64) for one in svmlight._read_blocks(stream)]
+                [parse_block(one, None, np.float64) for one in svmlight._read_blocks(file, stream)]
             )
             stream.seek(0)
             slow = parse_lines(file, enumerate(stream, start=1), None, np.float64)
