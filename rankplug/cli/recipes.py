@@ -9,7 +9,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -316,24 +316,27 @@ def _run_recipe(
     `kind` is a part of the name of the default folder.
     """
     from rankplug.report import to_text
-    from rankplug.runner import default_output, latest_output, run
+    from rankplug.runner import latest_output, new_output, run
 
+    folder: AbstractContextManager[Path]
     if args.output:
-        output = Path(args.output)
+        folder = nullcontext(Path(args.output))
+    elif args.resume:
+        folder = nullcontext(latest_output(recipe, kind))
     else:
-        output = (latest_output if args.resume else default_output)(recipe, kind)
+        folder = new_output(recipe, kind)
     # After the recipe, so that its mistakes show before MLflow has loaded.
     from rankplug.mlflow.store import resolve_tracking_uri
     from rankplug.mlflow.tracking import MlflowObserver
 
-    # Runs in default folders share a database: MLflow shows them side by side.
-    home = output if args.output else output.parent
-    observer = MlflowObserver(output, resolve_tracking_uri(home, args.tracking_uri))
-    observers: list[Observer] = [observer]
-    if args.repetition is not None:
-        observer.tags |= args.repetition.tag
-        observers.append(args.repetition)
-    with tune_on(args.dask) as search, warnings.catch_warnings():
+    with folder as output, tune_on(args.dask) as search, warnings.catch_warnings():
+        # Runs in default folders share a database: MLflow shows them side by side.
+        home = output if args.output else output.parent
+        observer = MlflowObserver(output, resolve_tracking_uri(home, args.tracking_uri))
+        observers: list[Observer] = [observer]
+        if args.repetition is not None:
+            observer.tags |= args.repetition.tag
+            observers.append(args.repetition)
         warnings.showwarning = _show_warning
         report = run(
             recipe,

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_info
 
 from rankplug import __version__
 from rankplug.exceptions import RecipeError
+from rankplug.mlflow.database import ensure_database
 from rankplug.mlflow.store import environment_defaults, first_line, opening
 from rankplug.recipe import Recipe
 from rankplug.recipe.loader import load_recipe
@@ -93,6 +94,7 @@ class Repetition(Observer):
         """
         run_id = uri.removeprefix(_SCHEME).strip("/")
         with opening(tracking_uri):
+            ensure_database(tracking_uri)
             client = MlflowClient(tracking_uri=tracking_uri)
             client.search_experiments(max_results=1)
         try:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 from mlflow.exceptions import MlflowException
 
-from rankplug.exceptions import RankplugError
+from rankplug.mlflow.database import (
+    SQLITE,
+    TrackingError,
+    database_file,
+    database_uri,
+    ensure_database,
+)
 
 __all__ = [
     "LogGuard",
@@ -35,12 +39,12 @@ __all__ = [
 T = TypeVar("T")
 
 _EXPERIMENT = "rankplug"
-_SQLITE = "sqlite:///"
 _SILENCE = 5.0  # seconds without a word for which nobody believes that a command has hung
-
-
-class TrackingError(RankplugError):
-    """Runs cannot be tracked where they should be."""
+_DATABASE_REMEDY = "name another database with --tracking-uri or MLFLOW_TRACKING_URI"
+_SERVER_REMEDY = (
+    "start the server, or name another with --tracking-uri or MLFLOW_TRACKING_URI (leave both out "
+    "for a database in the output folder)"
+)
 
 
 @dataclass(frozen=True)
@@ -75,9 +79,7 @@ def resolve_tracking_uri(output: Path, tracking_uri: str | None = None) -> str:
         return tracking_uri
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return uri
-    database = str(output.absolute() / "mlflow.db")
-    # MLflow decodes these two, and where it makes folders forgets to decode all others.
-    return _SQLITE + database.replace("%", "%25").replace("?", "%3F")
+    return database_uri(output / "mlflow.db")
 
 
 def connect(output: Path, tracking_uri: str) -> Store:
@@ -87,8 +89,7 @@ def connect(output: Path, tracking_uri: str) -> Store:
     ``MLFLOW_EXPERIMENT_ID`` or ``MLFLOW_EXPERIMENT_NAME``, else ``rankplug``. Nothing global
     is changed: no tracking URI is set. To be called within `opening`.
     """
-    if tracking_uri.startswith(_SQLITE):
-        _check_database(_database(tracking_uri))
+    ensure_database(tracking_uri)
     client = MlflowClient(tracking_uri=tracking_uri)
     run_id = os.environ.get("MLFLOW_RUN_ID")
     if run_id and tracking_uri == os.environ.get("MLFLOW_TRACKING_URI"):
@@ -113,10 +114,9 @@ def opening(tracking_uri: str) -> Iterator[None]:
     except TrackingError:
         raise
     except Exception as error:
+        remedy = _DATABASE_REMEDY if tracking_uri.startswith(SQLITE) else _SERVER_REMEDY
         raise TrackingError(
-            f"cannot track the run at {tracking_uri}: {first_line(error)}; start the server, or "
-            "name another with --tracking-uri or MLFLOW_TRACKING_URI (leave both out for a "
-            "database in the output folder)"
+            f"cannot track the run at {tracking_uri}: {first_line(error)}; {remedy}"
         ) from error
 
 
@@ -153,22 +153,11 @@ def _artifact_location(output: Path, tracking_uri: str) -> str | None:
 
     For a database MLflow would choose ``./mlruns``, wherever the process happens to run.
     """
-    if tracking_uri.startswith(_SQLITE):
-        return (_database(tracking_uri).parent / "mlartifacts").as_uri()
+    if tracking_uri.startswith(SQLITE):
+        return (database_file(tracking_uri).parent / "mlartifacts").as_uri()
     if "://" in tracking_uri and not tracking_uri.startswith(("http", "databricks", "uc")):
         return (output.absolute() / "mlartifacts").as_uri()
     return None
-
-
-def _database(tracking_uri: str) -> Path:
-    return Path(unquote(tracking_uri.removeprefix(_SQLITE))).absolute()
-
-
-def _check_database(file: Path) -> None:
-    """Raise at once if the file cannot be used; MLflow would try for minutes."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA schema_version")
 
 
 def _short_timeouts() -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ from rankplug.runner.output import (
     data_digest,
     default_output,
     latest_output,
+    new_output,
 )
 from rankplug.runner.splits import Splits, load_splits
 
@@ -23,5 +24,6 @@ __all__ = [
     "default_output",
     "latest_output",
     "load_splits",
+    "new_output",
     "run",
 ]

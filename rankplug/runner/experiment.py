@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from rankplug.exceptions import SolverUnavailableError, UnknownNameError
 from rankplug.recipe import Entry, Recipe
 from rankplug.report import SANITY_SOLVERS, Outcome, ParetoTrials, Report, write_report
 from rankplug.runner.observer import Observer, ProgressBars
-from rankplug.runner.output import (
-    default_output,
-    digests,
-    make_folder,
-    require_no_report,
-    write_best,
-)
+from rankplug.runner.output import claim_output, digests, make_folder, new_output, write_best
 from rankplug.runner.plan import Plan, make_plan
 from rankplug.runner.splits import Splits, load_splits
 from rankplug.runner.turn import Search, Turn
@@ -50,7 +44,8 @@ def run(
     progress : bool
         Show a progress bar for each solver if standard error is a terminal.
     output : path, optional
-        Folder for the report's files; `default_output` if left out.
+        Folder for the report's files, which no other run may be using; `default_output` if left
+        out.
     resume : bool
         Go on with tuning studies that are there already, and replace an earlier report.
     search : callable, optional
@@ -61,11 +56,23 @@ def run(
     DataError
         If the data cannot be read, scaled or divided, or the splits do not fit each other.
     ParameterError
-        If the folder cannot be written to, or holds a report and `resume` is false.
+        If the folder cannot be written to, or, if `resume` is false, holds a report or is that of
+        another run at work.
     """
-    folder = default_output(recipe) if output is None else Path(output)
-    if not resume:
-        require_no_report(folder)
+    chosen = new_output(recipe) if output is None else nullcontext(Path(output))
+    with chosen as folder, claim_output(folder, resume=resume):
+        return _run(recipe, observer, progress, folder, resume, search)
+
+
+def _run(
+    recipe: Recipe,
+    observer: Observer | Iterable[Observer],
+    progress: bool,
+    folder: Path,
+    resume: bool,
+    search: Search | None,
+) -> Report:
+    """Load the data, tell the observers how the run goes, and let the solvers compete."""
     splits = load_splits(recipe)
     plan = make_plan(recipe, splits)
     # Bars first, so that they are closed before the others begin to write.

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib.metadata import version
@@ -24,17 +25,20 @@ from rankplug.recipe import Recipe
 from rankplug.report import REPORT_FILES, Outcome
 from rankplug.runner.splits import Splits
 from rankplug.solver import Data
+from rankplug.system.locks import claimed_here
 from rankplug.tuning import JOURNAL
 
 __all__ = [
     "BEST",
     "best_recipe",
     "best_tuned",
+    "claim_output",
     "data_digest",
     "default_output",
     "digests",
     "latest_output",
     "make_folder",
+    "new_output",
     "require_no_report",
     "write_best",
 ]
@@ -52,6 +56,45 @@ def default_output(recipe: Recipe, kind: str = "") -> Path:
     stem = f"{_prefix(recipe, kind)}{datetime.now():%Y%m%d-%H%M%S}"
     names = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
     return next(HOME / name for name in names if not (HOME / name).exists())
+
+
+@contextmanager
+def new_output(recipe: Recipe, kind: str = "") -> Iterator[Path]:
+    """Make `default_output`, which then is no other run's; removed if a mistake leaves it empty."""
+    while True:
+        folder = default_output(recipe, kind)
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:  # another run was faster
+            continue
+        except OSError as error:
+            raise _cannot_be_made(folder, error) from None
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+            HOME.rmdir()
+
+
+@contextmanager
+def claim_output(folder: Path, *, resume: bool) -> Iterator[None]:
+    """Keep other runs out of a folder, but those that go on with its studies.
+
+    Raises
+    ------
+    ParameterError
+        If another run is at work there, or there is a report, which would be overwritten.
+    """
+    with claimed_here(f"output {folder.absolute()}", shared=resume) as is_free:
+        if not (is_free or resume):
+            raise ParameterError(
+                f"output: another run is at work in {folder}: wait for it, or name another folder"
+            )
+        if not resume:
+            require_no_report(folder)
+        yield
 
 
 def latest_output(recipe: Recipe, kind: str = "") -> Path:
@@ -95,9 +138,13 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ParameterError(f"output: {folder} cannot be made: {error.strerror}") from None
+        raise _cannot_be_made(folder, error) from None
     if not os.access(folder, os.W_OK):
         raise ParameterError(f"output: {folder} cannot be written to: name another folder")
+
+
+def _cannot_be_made(folder: Path, error: OSError) -> ParameterError:
+    return ParameterError(f"output: {folder} cannot be made: {error.strerror}")
 
 
 def best_recipe(recipe: Recipe, outcomes: Iterable[Outcome]) -> Recipe:

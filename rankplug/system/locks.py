@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["Workers", "locked", "locked_here", "private_file"]
+__all__ = ["Workers", "claimed_here", "locked", "locked_here", "private_file"]
 
 
 @contextmanager
@@ -30,6 +30,23 @@ def locked_here(name: str) -> Iterator[None]:
     """Hold a lock that has no file of its own place, against processes of this machine."""
     with locked(private_file(name).with_suffix(".lock")):
         yield
+
+
+@contextmanager
+def claimed_here(name: str, *, shared: bool = False) -> Iterator[bool]:
+    """Hold the lock of a name against processes of this machine; false if another holds it.
+
+    Several may hold it that say `shared`.
+    """
+    file = private_file(name).with_suffix(".claim")
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(descriptor)
 
 
 def private_file(name: str) -> Path:
