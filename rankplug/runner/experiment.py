@@ -17,7 +17,7 @@ from rankplug.runner.turn import Search, Turn
 from rankplug.solver import Data, make_solver, solver_class
 from rankplug.system.interruption import ending_loop
 from rankplug.tuning import JOURNAL
-from rankplug.tuning.observers import combine
+from rankplug.tuning.records import combine
 
 __all__ = ["competitors", "run"]
 

@@ -8,18 +8,19 @@
 3
 """
 
-from rankplug.tuning.evaluation import FoldResult, Stopped, Trainer, train_here
-from rankplug.tuning.folds import TuningTask
-from rankplug.tuning.observers import StudyInfo, TuneObserver, TuneProgress
+from rankplug.tuning.evaluation import FoldResult, Stopped, Trainer, TuningTask, train_here
 from rankplug.tuning.records import (
     JOURNAL,
     Cost,
     PathStep,
     Pruner,
     Sampler,
+    StudyInfo,
     TrialRecord,
     TrialState,
     TrialStep,
+    TuneObserver,
+    TuneProgress,
     TuneResult,
     plain,
 )

@@ -43,16 +43,16 @@ from rankplug.exceptions import (
 from rankplug.solver import Solver, SolverResult
 from rankplug.system.interruption import ending_loop, raise_if_lost
 from rankplug.system.locks import Workers
-from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer
-from rankplug.tuning.folds import TuningTask
-from rankplug.tuning.observers import StudyInfo, TuneObserver
+from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer, TuningTask
 from rankplug.tuning.records import (
     DETAILS,
     ERROR,
     WORKER,
     Pruner,
     Sampler,
+    StudyInfo,
     TrialRecord,
+    TuneObserver,
     TuneResult,
     to_record,
     uses_budget,

@@ -17,10 +17,17 @@ from rankplug.metrics import parse_metric
 from rankplug.models import scaled_model
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
 from rankplug.solver import Data, Solver, SolverResult, check_validation, make_solver
-from rankplug.tuning.evaluation import Trainer, train_here
-from rankplug.tuning.folds import TuningTask
-from rankplug.tuning.observers import TuneObserver, TuneProgress, combine
-from rankplug.tuning.records import Cost, Pruner, Sampler, TuneResult, plain
+from rankplug.tuning.evaluation import Trainer, TuningTask, train_here
+from rankplug.tuning.records import (
+    Cost,
+    Pruner,
+    Sampler,
+    TuneObserver,
+    TuneProgress,
+    TuneResult,
+    combine,
+    plain,
+)
 from rankplug.tuning.space import PathOption, read_space
 
 if TYPE_CHECKING:

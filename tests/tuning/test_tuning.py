@@ -82,7 +82,7 @@ def test_the_best_solver_is_ready_to_fit():
 
 
 def test_the_value_is_the_metric_of_the_scores_of_all_held_out_queries():
-    from rankplug.tuning.folds import make_folds
+    from rankplug.tuning.evaluation import make_folds
 
     result = quick(metric="pairwise_accuracy", folds=3, seed=5, n_trials=1)
     y, scores, qid, fold_values = [], [], [], []
@@ -100,7 +100,7 @@ def test_the_value_is_the_metric_of_the_scores_of_all_held_out_queries():
 
 @pytest.mark.parametrize("n_folds", [2, 3, 7])
 def test_folds_divide_no_query_and_forget_none(n_folds):
-    from rankplug.tuning.folds import make_folds
+    from rankplug.tuning.evaluation import make_folds
 
     folds = make_folds(DATA, n_folds, 0, "none")
     held_out = [set(fold.held_out.query_ids) for fold in folds]
@@ -112,7 +112,7 @@ def test_folds_divide_no_query_and_forget_none(n_folds):
 
 
 def test_every_fold_has_its_share_of_queries_with_pairs():
-    from rankplug.tuning.folds import make_folds
+    from rankplug.tuning.evaluation import make_folds
 
     y = DATA.relevance.copy()
     y[DATA.query_ptr[4] :] = 0.0
@@ -135,7 +135,7 @@ def test_label_ranking_is_split_by_instance():
 
 
 def test_scaling_is_fitted_on_the_training_part_of_each_fold():
-    from rankplug.tuning.folds import make_folds
+    from rankplug.tuning.evaluation import make_folds
 
     for fold in make_folds(DATA, 3, 0, "standard"):
         assert np.allclose(fold.train.X.mean(axis=0), 0)
