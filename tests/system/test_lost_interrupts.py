@@ -142,6 +142,29 @@ print(json.dumps(len(counted)))
 sys.exit(status)
 """
 
+FILES = """
+import json, signal, sys, weakref
+from rankplug.cli import main
+from rankplug.io.prepared.npy import Bar
+
+class Thing: pass
+
+move_to, counted = Bar.move_to, []
+
+def moving(self, *arguments, **options):
+    counted.append(arguments)
+    if len(counted) == 1:
+        thing = Thing()
+        reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+        del thing
+    return move_to(self, *arguments, **options)
+
+Bar.move_to = moving
+status = main(sys.argv[1:])
+print(json.dumps(len(counted)))
+sys.exit(status)
+"""
+
 RECIPE = """
 name: small
 data: {dataset: wine}
@@ -174,3 +197,18 @@ def test_the_command_does_not_train_on(tmp_path, number, status, empty_store):
     assert "interrupted: ending the command" in ended.stderr
     assert "interrupted by the user" in ended.stdout
     assert json.loads(ended.stdout.splitlines()[-1]) <= 3
+
+
+def test_preparing_files_ends(tmp_path):
+    (tmp_path / "rows.txt").write_text("1 qid:1 1:0.5\n0 qid:1 1:0.25\n" * 50)
+    arguments = ["prepare", "rows.txt", "-o", "prepared"]
+    ended = subprocess.run(
+        [sys.executable, "-c", FILES, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == 1
+    assert not (tmp_path / "prepared").exists()

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
+from rankplug.system.interruption import raise_if_lost
 
 __all__ = [
     "HEADER_BYTES",
@@ -240,7 +241,11 @@ class Bar:
         self._bar.close()
 
     def move_to(self, done: int, total: int | None = None) -> None:
-        """Show how much is done, of how much if that is only now known."""
+        """Show how much is done, of how much if that is only now known.
+
+        Here a pass over a file ends by a signal whose exception was lost.
+        """
+        raise_if_lost()
         if total is not None:
             self._bar.total = total
         self._bar.update(done - self._bar.n)
