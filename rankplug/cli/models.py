@@ -11,7 +11,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankplug.cli.shared import add_data_argument, add_qid_argument, command_parser
+from rankplug.cli.shared import (
+    add_data_argument,
+    add_qid_argument,
+    add_zero_based_argument,
+    command_parser,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +58,7 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
         "repeated, once for each label",
     )
     add_qid_argument(parser, "that of the training, or qid")
+    add_zero_based_argument(parser)
     parser.add_argument(
         "--level", type=float, default=0.95, help="confidence level (default: 0.95)"
     )
@@ -91,7 +97,7 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
         raise ParameterError("--label: the model ranks rows, which have one column of relevance")
     settings = _settings(args, DEFAULT_METRICS)
     label = args.label[0] if args.label else None
-    options: dict[str, Any] = {"label": label, "qid": args.qid}
+    options: dict[str, Any] = {"label": label, "qid": args.qid, "zero_based": args.zero_based}
     is_folder = Path(args.data).is_dir()
     if not is_folder:
         file = InputFile(args.data)
@@ -133,7 +139,7 @@ def _evaluate_label_ranking(
         model.feature_names,
     )
     columns = args.label[0] if args.label and len(args.label) == 1 else args.label
-    data = read_label_data(args.data, labels=columns, like=known)
+    data = read_label_data(args.data, labels=columns, like=known, zero_based=args.zero_based)
     return summarize_label_ranking(data.relevance, model.predict(data.X), settings)
 
 
@@ -192,6 +198,7 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
         "--k", type=int, default=10, help="how many rows of a query are the best (default: 10)"
     )
     add_qid_argument(parser, "that of the training, or qid")
+    add_zero_based_argument(parser)
     parser.add_argument(
         "--batch-rows",
         type=int,
@@ -214,6 +221,7 @@ def _predict(args: argparse.Namespace) -> int:
         args.out,
         form=parse_form({"output": args.output, "k": args.k}),
         qid=args.qid,
+        zero_based=args.zero_based,
         batch_rows=args.batch_rows,
         progress=not args.quiet,
     )

@@ -19,6 +19,7 @@ __all__ = [
     "Signals",
     "add_data_argument",
     "add_qid_argument",
+    "add_zero_based_argument",
     "command_parser",
 ]
 
@@ -59,6 +60,15 @@ def add_qid_argument(
     """Add the column of the query ids."""
     parser.add_argument(
         "--qid", metavar="COLUMN", help=f"column of the query ids (default: {default})"
+    )
+
+
+def add_zero_based_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the indices of svmlight text that begin at 0."""
+    parser.add_argument(
+        "--zero-based",
+        action="store_true",
+        help="indices of svmlight text begin at 0, not at 1",
     )
 
 

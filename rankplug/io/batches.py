@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io.columns import DEFAULT_LABEL, find_query_column, require_single, table_of
-from rankplug.io.files import InputFile, require_format
+from rankplug.io.files import InputFile, refuse_unfit, require_format
 from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
 from rankplug.io.svmlight import svmlight_batches
 from rankplug.io.table_files import Roles
-from rankplug.parameters import Integer, check_parameters
+from rankplug.parameters import Choice, Integer, check_parameters
 
 __all__ = ["Batch", "read_batches"]
 
@@ -47,6 +47,7 @@ def read_batches(
     feature_names: Sequence[str] | None = None,
     qid: str | None = None,
     query_column: str | None = None,
+    zero_based: bool = False,
     batch_rows: int = 10_000,
     format: str | None = None,  # noqa: A002
 ) -> Iterator[Batch]:
@@ -67,6 +68,8 @@ def read_batches(
         Column of a table that holds the query ids.
     query_column : str, optional
         Holds them, if it is there and `qid` is omitted; else "qid" does if there is one.
+    zero_based : bool
+        Whether the indices of svmlight text begin at 0.
     batch_rows : int
         Rows, or lines of svmlight text, to read at a time.
     format : str, optional
@@ -77,14 +80,16 @@ def read_batches(
     DataError, ParameterError
         As `rankplug.read_data`; what is wrong in one batch is reported when it is reached.
     """
-    check_parameters("reading batches", {"batch_rows": Integer(1)}, {"batch_rows": batch_rows})
+    rules = {"batch_rows": Integer(1), "zero_based": Choice((True, False))}
+    check_parameters("reading batches", rules, {"batch_rows": batch_rows, "zero_based": zero_based})
     if is_folder(path):
+        refuse_unfit("prepared", zero_based=zero_based or None)
         if format is not None or qid is not None:
             raise ParameterError(f"{path}: a prepared folder needs no format or qid, leave it out")
         yield from _read_folder(open_prepared(path), n_features, feature_names, batch_rows)
         return
     require_format(format)
-    file = InputFile(path)
+    file = InputFile(path, zero_based)
     with file.open() as stream:
         format_ = format or file.recognise(stream)
         if format_ == "svmlight":
@@ -93,6 +98,7 @@ def read_batches(
             for X, ids in svmlight_batches(file, stream, n_features, batch_rows):
                 yield Batch(X, ids, file.fraction_read())
             return
+        refuse_unfit(format_, zero_based=zero_based or None)
         table = table_of(file, stream, format_)
         there = table.column_names()
         roles = _choose_columns(file, there, n_features, feature_names, qid, query_column)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from rankplug.exceptions import DataError, ParameterError, nearest
+from rankplug.parameters import Choice, check_parameters
 
 __all__ = [
     "ENOUGH_PROBLEMS",
@@ -66,10 +67,18 @@ ENOUGH_PROBLEMS = 6
 
 
 class InputFile:
-    """A file to read; compression and format are found out from its content."""
+    """A file to read; compression and format are found out from its content.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    Parameters
+    ----------
+    path : path
+    zero_based : bool
+        Whether indices of svmlight text begin at 0.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], zero_based: bool = False) -> None:
         self.path = Path(path)
+        self.zero_based = zero_based
 
     def __str__(self) -> str:
         return str(self.path)
@@ -243,17 +252,22 @@ def require_format(format_: str | None) -> None:
         raise ParameterError(f"unknown format {format_!r}{nearest(format_, FORMATS)}")
 
 
-def input_files(path: Paths, format_: str | None) -> tuple[list[InputFile], str]:
+def input_files(path: Paths, format_: str | None, zero_based: bool) -> tuple[list[InputFile], str]:
     """The files and their common format, which is found out if `format_` is None."""
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise ParameterError("no file to read: path is an empty list")
     require_format(format_)
-    files = [InputFile(one) for one in paths]
+    check_parameters(
+        "reading files", {"zero_based": Choice((True, False))}, {"zero_based": zero_based}
+    )
+    files = [InputFile(one, zero_based) for one in paths]
     formats = [file.find_format() if format_ is None else format_ for file in files]
     if len(set(formats)) > 1:
         listed = ", ".join(f"{file} ({name})" for file, name in zip(files, formats, strict=True))
         raise DataError(f"files of different formats cannot be read together: {listed}")
+    if formats[0] != "svmlight":
+        refuse_unfit(formats[0], zero_based=zero_based or None)
     return files, formats[0]
 
 

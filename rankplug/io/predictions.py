@@ -41,6 +41,7 @@ def predict_file(
     *,
     form: Form = _SCORES,
     qid: str | None = None,
+    zero_based: bool = False,
     batch_rows: int = 10_000,
     progress: bool = True,
 ) -> int:
@@ -64,6 +65,8 @@ def predict_file(
     qid : str, optional
         Column of a table that holds the query ids; if omitted, that of the model's training, or
         else "qid", if there is one.
+    zero_based : bool
+        Whether the indices of svmlight text begin at 0.
     batch_rows : int
         Rows to read at a time.
     progress : bool
@@ -90,6 +93,7 @@ def predict_file(
         feature_names=model.feature_names,
         qid=qid,
         query_column=model.query_column,
+        zero_based=zero_based,
         batch_rows=batch_rows,
     )
     n_rows = 0

@@ -34,6 +34,7 @@ def read_data(
     weight: str | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
+    zero_based: bool = False,
     like: RankingData | None = None,
     dense: bool | None = None,
     dtype: DTypeLike | None = None,
@@ -60,6 +61,9 @@ def read_data(
         Columns of a table that hold features; all others if omitted.
     n_features : int, optional
         Number of features of svmlight text; the largest index if omitted.
+    zero_based : bool
+        Whether the indices of svmlight text begin at 0, as scikit-learn, LightGBM and XGBoost
+        write them.
     like : RankingData, optional
         Data read before, for training: the new data get the same features in the same order
         and form (dense or sparse, float32 or float64), 0 where svmlight text has none.
@@ -79,9 +83,9 @@ def read_data(
     """
     given = {name: value for name, value in locals().items() if name not in ("path", "like")}
     if is_folder(path):
-        refuse_unfit("prepared", **given)
+        refuse_unfit("prepared", **{**given, "zero_based": zero_based or None})
         return _open_like(cast("str | os.PathLike[str]", path), like)
-    files, format_ = input_files(path, format)
+    files, format_ = input_files(path, format, zero_based)
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":
         refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features)
@@ -110,6 +114,7 @@ def read_label_data(
     ranks: bool | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
+    zero_based: bool = False,
     like: LabelRankingData | None = None,
     dense: bool | None = None,
     dtype: DTypeLike | None = None,
@@ -118,7 +123,7 @@ def read_label_data(
 
     Parameters
     ----------
-    path, format, features, n_features, dense, dtype
+    path, format, features, n_features, zero_based, dense, dtype
         As for `read_data`.
     labels : str or sequence of str
         Of a table: the column that holds the class, or one column for each label. Of svmlight
@@ -138,7 +143,7 @@ def read_label_data(
     ParameterError
         If an argument does not fit the format.
     """
-    files, format_ = input_files(path, format)
+    files, format_ = input_files(path, format, zero_based)
     where = ", ".join(map(str, files))
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":

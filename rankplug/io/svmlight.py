@@ -158,7 +158,7 @@ def _parse_block_or_lines(
     file: InputFile, block: bytes, line: int, n_features: int | None, dtype: DTypeLike
 ) -> ParsedRows:
     try:
-        rows = parse_block(block, n_features, dtype)
+        rows = parse_block(block, n_features, dtype, file.zero_based)
         if rows.has_all_query_ids or not rows.has_query_ids:
             return rows
     except ValueError:  # Arrow's errors of parsing among them

@@ -82,8 +82,10 @@ class ParsedRows:
         return np.array(self.ids.to_pylist(), dtype=np.str_) if self.has_query_ids else None
 
 
-def parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> ParsedRows:
-    """Parse whole lines by Arrow's CSV parser; `n_features` is the largest index there may be.
+def parse_block(
+    block: bytes, n_features: int | None, dtype: DTypeLike, zero_based: bool = False
+) -> ParsedRows:
+    """Parse whole lines by Arrow's CSV parser; `n_features` is the number there may be.
 
     Raises
     ------
@@ -104,7 +106,7 @@ def parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> Parse
             counts.append(line.count(b":", head.end()))
         elif line.strip():
             raise ValueError("a line without relevance")
-    indices, values = _parse_features(b" ".join(features), dtype)
+    indices, values = _parse_features(b" ".join(features), dtype, int(zero_based))
     rows = ParsedRows(
         np.array(pa.array(relevance, pa.string()).cast(pa.float64())),
         pa.chunked_array([pa.array(ids, pa.string())]),
@@ -118,7 +120,7 @@ def parse_block(block: bytes, n_features: int | None, dtype: DTypeLike) -> Parse
 
 
 def _parse_features(
-    text: bytes, dtype: DTypeLike
+    text: bytes, dtype: DTypeLike, shift: int
 ) -> tuple[NDArray[np.signedinteger[Any]], NDArray[Any]]:
     import pyarrow as pa
     from pyarrow import csv
@@ -138,9 +140,11 @@ def _parse_features(
         ),
     )
     indices, values = table.column("index").to_numpy(), table.column("value").to_numpy()
-    small = index_type(int(indices.max()))
+    small = index_type(int(indices.max()) + shift)
     with np.errstate(over="ignore"):  # reported as infinite values later
-        return indices.astype(small), values.astype(dtype)  # copies, which can be written
+        return indices.astype(small) + small(shift), values.astype(
+            dtype
+        )  # copies, which can be written
 
 
 def _is_valid(rows: ParsedRows, n_features: int | None) -> bool:
@@ -167,7 +171,7 @@ def parse_lines(
     n_features: int | None,
     dtype: DTypeLike,
 ) -> ParsedRows:
-    """Parse numbered lines of a file; `n_features` is the largest index there may be.
+    """Parse numbered lines of a file; `n_features` is the number there may be.
 
     Raises
     ------
@@ -192,7 +196,7 @@ def parse_lines(
             if first[1] != (query_id is not None):
                 raise _LineError(_mixed_ids(query_id, first[0]))
             features = tokens[1:] if query_id is None else tokens[2:]
-            _add_features(features, n_features, indices, values)
+            _add_features(features, n_features, 0 if file.zero_based else 1, indices, values)
             ids.append(query_id)
             counts.append(len(features))
         except _LineError as error:
@@ -247,17 +251,22 @@ def _mixed_ids(query_id: str | None, first_line: int) -> str:
 
 
 def _add_features(
-    tokens: list[bytes], n_features: int | None, indices: array[int], values: array[float]
+    tokens: list[bytes],
+    n_features: int | None,
+    first: int,
+    indices: array[int],
+    values: array[float],
 ) -> None:
-    previous = 0
+    """Append features, whose indices are written from `first` on and kept from 1 on."""
+    previous = first - 1
     for token in tokens:
         index_text, colon, value_text = token.partition(b":")
         if not colon:
             raise _LineError(f"{_text(token)!r} is not of the form index:value")
         index = _index(index_text, token)
         if index <= previous:
-            raise _LineError(_not_ascending(index, previous))
-        if n_features is not None and index > n_features:
+            raise _LineError(_not_ascending(index, previous, first))
+        if n_features is not None and index - first >= n_features:
             raise _LineError(
                 f"feature {index} is unseen in training, where there are {n_features} features: "
                 "leave it out, or read the training data with a larger n_features"
@@ -270,7 +279,7 @@ def _add_features(
                 f"feature {index} is {value}: fill in or leave out missing values and clip "
                 "infinite ones"
             )
-        indices.append(index)
+        indices.append(index - first + 1)
         values.append(value)
         previous = index
 
@@ -286,11 +295,12 @@ def _index(text: bytes, token: bytes) -> int:
     return index
 
 
-def _not_ascending(index: int, previous: int) -> str:
-    if index == previous and index > 0:
+def _not_ascending(index: int, previous: int, first: int) -> str:
+    if index == previous and index >= first:
         return f"feature {index} occurs twice: keep one of its values"
-    if index <= 0:
-        return f"feature index {index}: indices begin at 1, so shift all of them"
+    if index < first:
+        option = ", or say zero_based=True (--zero-based)" if index == 0 else ""
+        return f"feature index {index}: indices begin at {first}, so shift all of them{option}"
     return f"feature {index} comes after feature {previous}: sort the features by index"
 
 

@@ -141,6 +141,8 @@ class Files(_Section):
     """Column of a table that holds the query weight."""
     features: Annotated[tuple[Line, ...], list_of("column names")] | None = None
     """Columns of a table that hold features; all others if left out."""
+    zero_based: bool = False
+    """Whether the indices of svmlight text begin at 0."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ def _load(source: Dataset | Files) -> dict[str, Data]:
         "qid": source.qid,
         "weight": source.weight,
         "features": source.features,
+        "zero_based": source.zero_based,
     }
 
     def read(path: Path, like: RankingData | None = None) -> RankingData:

@@ -14,10 +14,12 @@ import pytest
 
 from rankplug import prepare, read_data
 from rankplug.data import RankingData
-from rankplug.exceptions import DataError
-from rankplug.io import write_data
+from rankplug.exceptions import DataError, ParameterError
+from rankplug.io import read_label_data, write_data
 from rankplug.io.batches import read_batches
 from rankplug.io.files import _Lent
+from rankplug.recipe.schema import Files
+from rankplug.runner.splits import _load
 
 
 def whole(path, **options):
@@ -108,3 +110,72 @@ def test_batches_of_long_lines_are_short(tmp_path, monkeypatch):
     file = tmp_path / "data.txt"
     file.write_text(("1 qid:1 1:2 # " + "x" * 60 + "\n") * 10)
     assert [batch.X.shape[0] for batch in batches(file, batch_rows=9)] == [2] * 5
+
+
+# --- indices from 0 ---
+
+
+def dumped(folder, X, y, qid):
+    from sklearn.datasets import dump_svmlight_file
+
+    file = folder / "dump.txt"
+    dump_svmlight_file(X, y, str(file), query_id=qid, zero_based=True)
+    return file
+
+
+def test_indices_from_0_are_read_where_it_is_said(tmp_path, small):
+    X = small.X + 1  # no zeros, which would be left out
+    file = dumped(tmp_path, X, small.relevance, small.qid)
+    for read in (whole, prepared):
+        data = read(file, zero_based=True)
+        np.testing.assert_array_equal(data.X, X)
+        assert data.relevance.tolist() == small.relevance.tolist()
+        with pytest.raises(
+            DataError, match=r"indices begin at 1.*zero_based=True \(--zero-based\)"
+        ):
+            read(file, overwrite=True) if read is prepared else read(file)
+    np.testing.assert_array_equal(
+        np.vstack([one.X for one in batches(file, zero_based=True, batch_rows=5)]), X
+    )
+    with pytest.raises(DataError, match="feature 1 is unseen in training, where there are 1"):
+        whole(file, zero_based=True, n_features=1)
+    plain = tmp_path / "classes.txt"
+    plain.write_text("3 0:1 1:2\n5 0:2 # one\n")
+    np.testing.assert_array_equal(read_label_data(plain, zero_based=True).X, [[1, 2], [2, 0]])
+
+
+def test_both_parsers_shift_indices_alike(tmp_path):
+    file = tmp_path / "odd.txt"
+    file.write_text("1 qid:1 0:0.5\x0b2:2\n0 qid:1 1:1\n")  # the vertical tab is for the slow one
+    np.testing.assert_array_equal(whole(file, zero_based=True).X, [[0.5, 0, 2], [0, 1, 0]])
+    file.write_text("1 qid:1 -1:0.5\n")
+    with pytest.raises(DataError, match="feature index -1: indices begin at 0"):
+        whole(file, zero_based=True)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables_have_no_indices(tmp_path, small, suffix):
+    file = tmp_path / f"data{suffix}"
+    write_data(small, file)
+    for read in (whole, prepared, batches):
+        with pytest.raises(ParameterError, match="zero_based: not for"):
+            read(file, zero_based=True)
+
+
+def test_commands_and_recipes_take_indices_from_0(tmp_path, small, capsys):
+    from rankplug import Ranker
+    from rankplug.cli import main
+
+    file = dumped(tmp_path, small.X + 1, small.relevance, small.qid)
+    model = Ranker("tree-tron").fit(small.X + 1, small.relevance, qid=small.qid)
+    model.model_.save(tmp_path / "model")
+    common = ["--zero-based"]
+    out = tmp_path / "scores.csv"
+    assert main(["predict", str(tmp_path / "model"), str(file), "-o", str(out), *common]) == 0
+    scores = np.loadtxt(out, delimiter=",", skiprows=1, usecols=1)
+    np.testing.assert_allclose(scores, model.predict(small.X + 1))
+    assert main(["evaluate", str(tmp_path / "model"), str(file), *common]) == 0
+    assert main(["prepare", str(file), "-o", str(tmp_path / "p"), "-q", *common]) == 0
+    assert read_data(tmp_path / "p").n_features == 2
+    source = Files(train=file, test=file, zero_based=True)
+    np.testing.assert_array_equal(_load(source)["test"].X, small.X + 1)

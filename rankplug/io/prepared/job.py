@@ -56,10 +56,14 @@ class Arguments:
     dtype: Literal["float32", "float64"] | None
     scale: ScaleName
     shard_bytes: int
+    zero_based: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The arguments as JSON has them."""
-        return {**asdict(self), "features": None if self.features is None else list(self.features)}
+        """The arguments as JSON has them; of those that 0.1 did not know, only what is given."""
+        written = {**asdict(self), "features": self.features and list(self.features)}
+        if not self.zero_based:
+            del written["zero_based"]
+        return written
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ def prepare(
     weight: str | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
+    zero_based: bool = False,
     dense: bool | None = None,
     dtype: Literal["float32", "float64"] | None = None,
     scale: ScaleName = "none",
@@ -91,7 +92,7 @@ def prepare(
         appearance.
     output : path
         The folder to make.
-    format, label, qid, weight, features, n_features, dense, dtype
+    format, label, qid, weight, features, n_features, zero_based, dense, dtype
         As for `rankplug.read_data`.
     scale : "none", "standard", "minmax" or "maxabs"
         Scaling of each feature, as in a recipe; the folder keeps it, and models trained from the
@@ -123,7 +124,7 @@ def prepare(
     seemed at first, they are written twice, and the work takes twice the space.
     """
     check_parameters("prepare", _ARGUMENTS, locals())
-    files, format_ = input_files(paths, format)
+    files, format_ = input_files(paths, format, zero_based)
     arguments = Arguments(
         format=format_,
         label=label,
@@ -135,6 +136,7 @@ def prepare(
         dtype=dtype,
         scale=scale,
         shard_bytes=int(shard_bytes),
+        zero_based=zero_based,
     )
     _require_fitting(arguments)
     target = Path(os.path.abspath(output))
