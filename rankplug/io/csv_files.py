@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,6 +22,8 @@ __all__ = ["CsvFile"]
 
 _BLOCK = 1 << 22  # bytes that Arrow parses at a time: a few thousand rows of a hundred columns
 _DELIMITERS = ",\t;|"
+_BOOLEANS = {"true", "True", "TRUE", "false", "False", "FALSE"}  # as Arrow reads them
+_ROWS_TO_KNOW = 100  # in which a column must have a value that tells whether it holds booleans
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 
 
@@ -48,9 +51,10 @@ class CsvFile(TableFile):
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
+        options = self._options(roles)
         try:
             with self.file.arrow_source(self.stream) as source:
-                table = arrow_csv.read_csv(source(), **self._options(roles))
+                table = _to_numbers(arrow_csv.read_csv(source(), **options))
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             raise self._error(roles, str(error)) from None
         if table.num_rows == 0:
@@ -64,11 +68,12 @@ class CsvFile(TableFile):
         from pyarrow import csv as arrow_csv
 
         row = 0
+        options = self._options(roles)
         try:
             with self.file.arrow_source(self.stream) as source:
-                for block in arrow_csv.open_csv(source(), **self._options(roles)):
+                for block in arrow_csv.open_csv(source(), **options):
                     for start in range(max(0, first_row - row), block.num_rows, n_rows):
-                        table = pa.Table.from_batches([block.slice(start, n_rows)])
+                        table = _to_numbers(pa.Table.from_batches([block.slice(start, n_rows)]))
                         self._check(table, roles)
                         yield table, self.file.fraction_read()
                     row += block.num_rows
@@ -82,6 +87,7 @@ class CsvFile(TableFile):
         from pyarrow import csv as arrow_csv
 
         types = dict.fromkeys(roles.numbers, pa.float64())
+        types.update(dict.fromkeys(self._boolean_columns(roles), pa.bool_()))
         if roles.ids is not None:
             types[roles.ids] = pa.string()
         return {
@@ -93,6 +99,19 @@ class CsvFile(TableFile):
                 column_types=types, include_columns=list(types), null_values=_MISSING
             ),
         }
+
+    def _boolean_columns(self, roles: Roles) -> set[str]:
+        """Columns of numbers whose first value is True or False, which count as 1 and 0."""
+        numbers, first = set(roles.numbers), dict[str, str]()
+        with self._rows(self.stream) as rows:
+            _, header = next(rows)
+            for _, row in islice(rows, _ROWS_TO_KNOW):
+                for name, text in zip(header, row, strict=False):
+                    if name in numbers and text not in _MISSING:
+                        first.setdefault(name, text)
+                if len(first) == len(numbers):
+                    break
+        return {name for name, text in first.items() if text in _BOOLEANS}
 
     def _no_rows(self) -> DataError:
         return DataError(f"{self.file} holds no rows below its header")
@@ -146,11 +165,12 @@ class CsvFile(TableFile):
 
     def _error(self, roles: Roles, reason: str) -> DataError:
         """What is wrong in which cells; Arrow may be reading the stream still."""
-        found = []
+        found: list[str] = []
+        booleans = self._boolean_columns(roles)
         with self.file.open() as stream, self._rows(stream) as rows:
             _, header = next(rows)
             for number, row in rows:
-                wrong = _wrong_in_row(row, header, roles)
+                wrong = _wrong_in_row(row, header, roles, booleans)
                 found += [f"line {number}{what}" for what in wrong]
                 if len(found) >= ENOUGH_PROBLEMS:
                     break
@@ -164,12 +184,27 @@ class CsvFile(TableFile):
         return problems(self.file, found)
 
 
-def _wrong_in_row(row: list[str], header: list[str], roles: Roles) -> list[str]:
+def _to_numbers(table: Any) -> Any:
+    """The table with its booleans as numbers."""
+    import pyarrow as pa
+
+    if pa.bool_() not in table.schema.types:
+        return table
+    fields = [
+        field.with_type(pa.float64()) if field.type == pa.bool_() else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def _wrong_in_row(row: list[str], header: list[str], roles: Roles, booleans: set[str]) -> list[str]:
     if len(row) != len(header):
         return [f": {len(row)} values, but the header names {len(header)} columns"]
     wrong = []
     cells = dict(zip(header, row, strict=True))
     for name in roles.numbers:
+        if name in booleans and cells[name] in _BOOLEANS:
+            continue
         what = _wrong_in_cell(cells[name].strip(), name in roles.partial_numbers)
         if what is not None:
             wrong.append(f", column {name!r}: {what}")

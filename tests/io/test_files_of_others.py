@@ -179,3 +179,34 @@ def test_commands_and_recipes_take_indices_from_0(tmp_path, small, capsys):
     assert read_data(tmp_path / "p").n_features == 2
     source = Files(train=file, test=file, zero_based=True)
     np.testing.assert_array_equal(_load(source)["test"].X, small.X + 1)
+
+
+# --- columns that are no plain numbers ---
+
+BOOLEANS = "label,qid,a,b\nTrue,x,1,False\nFalse,x,2,True\nTrue,y,3,True\n"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_true_and_false_in_csv_are_1_and_0(tmp_path, suffix):
+    file = tmp_path / f"data.csv{suffix}"
+    file.write_bytes(gzip.compress(BOOLEANS.encode()) if suffix else BOOLEANS.encode())
+    for read in (whole, prepared):
+        data = read(file)
+        np.testing.assert_array_equal(data.X, [[1, 0], [2, 1], [3, 1]])
+        assert data.relevance.tolist() == [1, 0, 1]
+    (batch,) = batches(file)
+    np.testing.assert_array_equal(batch.X, [[1, 0], [2, 1], [3, 1]])
+    data = read_label_data(file, labels=["label", "b"], features=["a"])
+    np.testing.assert_array_equal(data.relevance, [[1, 0], [0, 1], [1, 1]])
+
+
+def test_what_is_wrong_beside_booleans_is_named(tmp_path):
+    file = tmp_path / "data.csv"
+    file.write_text(BOOLEANS + "True,y,4,maybe\n")
+    for read in (whole, prepared, batches):
+        with pytest.raises(DataError, match=r"line 5, column 'b': 'maybe' is not a number"):
+            read(file)
+    file.write_text(BOOLEANS + "True,y,4,\n")
+    for read in (whole, prepared, batches):
+        with pytest.raises(DataError, match=r"line 5, column 'b': empty: fill it in"):
+            read(file)
