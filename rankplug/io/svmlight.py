@@ -25,6 +25,7 @@ from rankplug.io.table_files import written_ids
 
 __all__ = [
     "DENSE_ABOVE",
+    "MOST_FEATURES",
     "TextPosition",
     "read_svmlight",
     "svmlight_batches",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 _BLOCK = 1 << 22  # bytes, beside which the cost of a call is small; memory is for one block
+MOST_FEATURES = 2**31 - 1
+"""Of text, read or prepared: indices of 32 bits take half the memory, and are what solvers want."""
 DENSE_ABOVE = 0.5
 """Share of written values from which features are kept as an array.
 
@@ -96,6 +99,9 @@ def read_svmlight(
     width = int(rows.indices.max(initial=0)) if n_features is None else n_features
     if width == 0:
         raise DataError(f"{', '.join(map(str, files))}: no features, only relevance and ids")
+    if width > MOST_FEATURES:
+        where = ", ".join(map(str, files))
+        raise DataError(f"{where}: feature {width} is too large: renumber the features")
     ids = written_ids(rows.ids) if rows.has_query_ids else None
     return to_matrix(rows, width, dense), rows.relevance, ids
 

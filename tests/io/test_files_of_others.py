@@ -210,3 +210,13 @@ def test_what_is_wrong_beside_booleans_is_named(tmp_path):
     for read in (whole, prepared, batches):
         with pytest.raises(DataError, match=r"line 5, column 'b': empty: fill it in"):
             read(file)
+
+
+@pytest.mark.parametrize("read", [whole, prepared])
+def test_features_are_as_many_for_one_reader_as_for_the_other(tmp_path, read):
+    file = tmp_path / "data.txt"
+    file.write_text(f"1 qid:1 {2**32}:1\n")
+    with pytest.raises(DataError, match="feature 4294967296 is too large"):
+        read(file)
+    file.write_text(f"1 qid:1 {2**31 - 1}:1\n")
+    assert read(file).n_features == 2**31 - 1

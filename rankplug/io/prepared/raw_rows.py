@@ -16,21 +16,21 @@ from rankplug.exceptions import DataError
 from rankplug.io.prepared.inputs import Piece
 from rankplug.io.prepared.job import State
 from rankplug.io.prepared.npy import HEADER_BYTES, GrowingFiles
+from rankplug.io.svmlight import MOST_FEATURES
 
 __all__ = ["ROW_PTR", "RawRows", "append_piece"]
 
 ROW_PTR = "row_ptr.raw"
 """Where the values of each sparse row begin, as int64."""
 
-_MOST_COLUMNS = np.iinfo(np.int32).max
-_COLUMN = np.dtype(np.int32)  # half the size of int64; larger indices are refused
+_COLUMN = np.dtype(np.int32)  # larger indices than `MOST_FEATURES` are refused
 
 
 def append_piece(files: GrowingFiles, state: State, piece: Piece) -> State:
     """Write the rows of a piece to the end; returns the state after it, but for the sizes."""
     X: Any = piece.X
     n_rows, n_columns = X.shape
-    if n_columns > _MOST_COLUMNS:
+    if n_columns > MOST_FEATURES:
         raise DataError(f"feature {n_columns} is too large to be prepared: renumber the features")
     dense = isinstance(X, np.ndarray)
     if dense:
