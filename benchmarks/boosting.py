@@ -50,8 +50,7 @@ class Entrant:
 ENTRANTS = {
     BASELINE: Entrant("xgboost-pairwise", {"zeros": "value"}),
     "xgboost rank:pairwise, all pairs": Entrant(
-        "xgboost-pairwise",
-        {"zeros": "value", "pair_method": "topk", "num_pair_per_sample": _ALL},
+        "xgboost-pairwise", {"zeros": "value", "pair_method": "topk", "num_pair_per_sample": _ALL}
     ),
     "xgboost rank:ndcg": Entrant("xgboost-ndcg", {"zeros": "value"}),
     "lightgbm lambdarank": Entrant("lightgbm-lambdarank"),

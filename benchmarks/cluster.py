@@ -147,10 +147,7 @@ def _calls(stack: ExitStack, data: Mapping[str, ClusterData]) -> dict[str, Calla
 
 
 def _rows(
-    what: str,
-    calls: Mapping[str, Callable[[], Any]],
-    data: Mapping[str, ClusterData],
-    repeats: int,
+    what: str, calls: Mapping[str, Callable[[], Any]], data: Mapping[str, ClusterData], repeats: int
 ) -> Iterator[Row]:
     alternate(calls, 1)
     before = {name: _cpu_seconds(one) for name, one in data.items()}

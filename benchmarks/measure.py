@@ -54,9 +54,7 @@ class Samples:
 
 
 def alternate(
-    calls: Mapping[str, Callable[[], Any]],
-    rounds: int,
-    number: Mapping[str, int] | None = None,
+    calls: Mapping[str, Callable[[], Any]], rounds: int, number: Mapping[str, int] | None = None
 ) -> dict[str, Samples]:
     """Run the calls in turn (A B A B ...), so that each round sees the same machine.
 

@@ -259,12 +259,7 @@ def _projected(
 
 
 def _measured(
-    name: str,
-    load: Workload,
-    machine: Machine,
-    network: Network,
-    cluster: Cluster,
-    seconds: float,
+    name: str, load: Workload, machine: Machine, network: Network, cluster: Cluster, seconds: float
 ) -> Row:
     row = _row("measured", name, load, machine, network, cluster)
     load_average = os.getloadavg()[0]

@@ -124,9 +124,7 @@ def test_compiled_code_imports_compiled_code(file):
 
 
 @pytest.mark.parametrize(
-    "file",
-    [file for file in MODULES if unit(file) not in FOR_ITS_USERS],
-    ids=str,
+    "file", [file for file in MODULES if unit(file) not in FOR_ITS_USERS], ids=str
 )
 def test_slow_libraries_wait_for_their_use(file):
     names = imports(file, at_import_time)

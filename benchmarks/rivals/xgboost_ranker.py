@@ -20,11 +20,7 @@ def _fit(prepared: Any, *, objective: str, trees: int, rate: float) -> Fitted:
 
     X, y, qid = prepared
     ranker = XGBRanker(
-        objective=objective,
-        n_estimators=trees,
-        learning_rate=rate,
-        n_jobs=1,
-        random_state=0,
+        objective=objective, n_estimators=trees, learning_rate=rate, n_jobs=1, random_state=0
     ).fit(X, y, qid=qid)
     return Fitted(ranker.predict)
 

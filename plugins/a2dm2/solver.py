@@ -16,8 +16,6 @@ from rankplug.solver import Monitor, TopSolver
 from rankplug.system.interruption import Overdue
 from rankplug_plugins.a2dm2.split import TopSplit
 
-__all__ = ["A2dm2TopPush"]
-
 _Status: TypeAlias = Literal["converged", "max_iter", "stopped"]
 
 _BOUND_EVERY = 10  # iterations: a lower bound of (11) takes a pass over the features

@@ -24,8 +24,6 @@ from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Vector
 from rankplug.optim.linear_systems import conjugate_gradients, factorise
 
-__all__ = ["TopSplit"]
-
 Solve: TypeAlias = Callable[[Vector], Vector]
 
 _LARGEST_FACTOR = 3000  # rows of a matrix that is factorised, which takes 72 MB

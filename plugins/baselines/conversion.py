@@ -33,8 +33,6 @@ from rankplug_plugins.baselines.tree_conversion import (
 )
 from rankplug_plugins.baselines.tree_ensemble import TreeEnsemble
 
-__all__ = ["Converted", "Step", "UnknownRegressorError", "convert"]
-
 _SAVED = (
     "scikit-learn's linear regressors, SVR, NuSVR and KernelRidge (kernels linear, rbf, poly), "
     "decision trees, forests, gradient boosting, and pipelines of one of them behind "

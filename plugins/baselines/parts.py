@@ -11,17 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = [
-    "Part",
-    "attribute",
-    "count_features",
-    "kind_of",
-    "number",
-    "numbers",
-    "part_of",
-    "require_one_output",
-]
-
 _MOST_FEATURES = 2**31  # as many as indices of 32 bits tell apart
 
 

@@ -21,16 +21,9 @@ from rankplug.models import KernelModel, LinearModel, Model
 from rankplug.parameters import Choice, Parameter, Real
 from rankplug.system.cores import survive_forks
 from rankplug.system.files import load_numbers
-from rankplug_plugins.baselines.conversion import (
-    Converted,
-    Step,
-    UnknownRegressorError,
-    convert,
-)
+from rankplug_plugins.baselines.conversion import Converted, Step, UnknownRegressorError, convert
 from rankplug_plugins.baselines.skops_files import read_skops
 from rankplug_plugins.baselines.tree_ensemble import TreeEnsemble
-
-__all__ = ["RegressorModel", "convert_features"]
 
 _SKOPS_FILE = "regressor.skops"  # of version 0.1
 _SCALERS_FILE = "scalers.npz"

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from rankplug.system.files import parse_json
 from rankplug_plugins.baselines.parts import Part
 
-__all__ = ["read_skops"]
-
 
 def read_skops(file: Path) -> Any:
     """What a file of skops's holds.

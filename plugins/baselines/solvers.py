@@ -22,8 +22,6 @@ from rankplug.system.cores import available_cores, survive_forks
 from rankplug.system.interruption import interrupted
 from rankplug_plugins.baselines.regressor_model import RegressorModel, convert_features
 
-__all__ = ["Constant", "Pointwise", "SingleFeature"]
-
 # The least positive number: two scores differ by at least that much or are tied.
 _TIE = np.nextafter(0.0, 1.0)
 
@@ -237,9 +235,7 @@ class Pointwise(Baseline):
                 n_jobs=self._threads(),
             )
         return HistGradientBoostingRegressor(
-            max_iter=self.n_estimators,
-            min_samples_leaf=self.min_samples_leaf,
-            early_stopping=False,
+            max_iter=self.n_estimators, min_samples_leaf=self.min_samples_leaf, early_stopping=False
         )
 
     def _threads(self) -> int | None:

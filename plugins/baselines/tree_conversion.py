@@ -17,8 +17,6 @@ from rankplug_plugins.baselines.parts import (
 )
 from rankplug_plugins.baselines.tree_ensemble import TreeArrays, TreeEnsemble
 
-__all__ = ["boosted_histograms", "boosted_trees", "forest", "single_tree"]
-
 
 class _Nodes(NamedTuple):
     """One tree; the attributes are those of `TreeArrays`."""

@@ -20,8 +20,6 @@ from rankplug.models import Model
 from rankplug.parameters import Choice, Integer, Parameter, Real
 from rankplug.system.files import load_arrays
 
-__all__ = ["TreeArrays", "TreeEnsemble"]
-
 _FILE = "trees.npz"
 
 _BLOCK_ELEMENTS = 1 << 21  # of features at once: 16 MB of float64

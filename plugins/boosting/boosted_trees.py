@@ -17,8 +17,6 @@ from rankplug.parameters import Count, Integer, Parameter, Real, Threads
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult
 from rankplug.system.cores import available_cores, survive_forks
 
-__all__ = ["BoostedTrees", "Training", "log_name"]
-
 _LARGEST_SEED = 2**31 - 1  # both libraries keep it in 32 bits
 
 _Share: TypeAlias = Annotated[float, Real(0, 1, high_open=False)]

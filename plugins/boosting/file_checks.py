@@ -20,14 +20,6 @@ from numpy.typing import NDArray
 
 from rankplug.system.files import parse_json
 
-__all__ = [
-    "check_xgboost_json",
-    "finite_json",
-    "require",
-    "require_depth",
-    "ubjson_to_json",
-]
-
 # Of a tree. The libraries walk through it by recursion, and the stack holds many times that.
 _DEEPEST_TREE = 4096
 

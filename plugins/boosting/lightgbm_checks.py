@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from rankplug_plugins.boosting.file_checks import require, require_depth
 
-__all__ = ["check_lightgbm_text"]
-
 _NUMBER = r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:e[-+]?\d{1,3})?|inf|nan)"
 _WORDS = r"[^\s]+(?: [^\s]+)*"
 

@@ -16,8 +16,6 @@ from rankplug.models import Model
 from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 
-__all__ = ["LightGBMModel"]
-
 _FILE = "model.txt"
 
 

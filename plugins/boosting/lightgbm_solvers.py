@@ -25,8 +25,6 @@ from rankplug_plugins.boosting.losses import (
     pair_weight_space,
 )
 
-__all__ = ["LightGBMAllPairs", "LightGBMLambdarank"]
-
 _LARGEST_QUERY = 10_000  # that LightGBM's ranking objectives take
 _GAIN_STEPS = 1_000  # of real relevance, whose gains are made integers
 

@@ -19,8 +19,6 @@ from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, ma
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs
 
-__all__ = ["LinearThenBoost", "LinearThenTreesModel"]
-
 
 class _SolverOrName(Parameter):
     """A solver, or the name of a registered one."""

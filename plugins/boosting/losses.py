@@ -13,16 +13,6 @@ from rankplug.data import LARGEST_GRADE, LabelRankingData, RankingData
 from rankplug.exceptions import DataError
 from rankplug.solver import Data, SearchSpace
 
-__all__ = [
-    "PairLoss",
-    "PairWeight",
-    "check_relevance",
-    "gains",
-    "levels",
-    "make_pair_loss",
-    "pair_weight_space",
-]
-
 PairLoss: TypeAlias = Literal["squared-hinge", "logistic"]
 PairWeight: TypeAlias = Literal["sum", "query-mean"]
 

@@ -16,8 +16,6 @@ from rankplug.solver import Data
 from rankplug.system.interruption import deferred
 from rankplug_plugins.boosting.losses import check_relevance, levels
 
-__all__ = ["boost_on_cluster", "label_rows", "missing_value", "quantile_matrix", "rows_per_block"]
-
 _BLOCK_VALUES = 4_000_000  # of float64, 32 MB
 
 

@@ -17,8 +17,6 @@ from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json, ubjson_to_json
 from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
 
-__all__ = ["XGBoostModel"]
-
 _FILE = "trees.json"
 _UBJSON_FILE = "model.ubj"  # of version 0.1
 

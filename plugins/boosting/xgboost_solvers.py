@@ -28,8 +28,6 @@ from rankplug_plugins.boosting.losses import (
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster, quantile_matrix
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 
-__all__ = ["XGBoostAllPairs", "XGBoostNdcg", "XGBoostPairwise"]
-
 _VALID = "valid"
 
 # Of the parameters that XGBoost keeps as float32, whose normal numbers lie between these.

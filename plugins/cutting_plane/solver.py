@@ -20,8 +20,6 @@ from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards, is_mapped
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint
 
-__all__ = ["CuttingPlane"]
-
 _SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
 _FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 

@@ -15,8 +15,6 @@ from rankplug.data import concatenate_ranges
 from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 
-__all__ = ["Layout", "list_patterns"]
-
 Indices: TypeAlias = NDArray[np.int64]
 
 

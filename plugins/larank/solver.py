@@ -17,8 +17,6 @@ from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout, list_patterns
 from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weights
 
-__all__ = ["LaRank"]
-
 Indices: TypeAlias = NDArray[np.int64]
 ScheduleName: TypeAlias = Literal["adaptive", "cyclic"]
 

@@ -18,8 +18,6 @@ from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout
 
-__all__ = ["KernelWeights", "LinearWeights", "Visit", "Weights"]
-
 Indices: TypeAlias = NDArray[np.int64]
 Visit: TypeAlias = Callable[[Indices, bool], None]
 """Called with patterns, and whether they only go on with those of the last call."""

@@ -16,10 +16,7 @@ from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.sopopo import _sopopo_fast as fast
-from rankplug_plugins.sopopo.curvature import graph_curvatures
-from rankplug_plugins.sopopo.decompositions import Graphs
-
-__all__ = ["DualProblem", "KernelLabels", "LinearLabels", "LinearQueries", "Point"]
+from rankplug_plugins.sopopo.decompositions import Graphs, graph_curvatures
 
 Indices: TypeAlias = NDArray[np.int64]
 Point: TypeAlias = tuple[NDArray[np.float64], ...]

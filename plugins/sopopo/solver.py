@@ -24,8 +24,6 @@ from rankplug_plugins.sopopo.problems import (
     Point,
 )
 
-__all__ = ["Sopopo"]
-
 _STEPS = 8  # epochs behind an extrapolation, each of which keeps a copy of the dual variables
 _MOST_VALUES = 2**26  # of all dual vectors kept: 512 MB
 _RIDGE = 1e-10  # share of the trace: steps of a converging sequence are nearly parallel

@@ -27,8 +27,6 @@ from rankplug.system.interruption import Overdue
 from rankplug_plugins.toppush.cone import project
 from rankplug_plugins.toppush.newton_system import NewtonSystem
 
-__all__ = ["alm_newton"]
-
 _FIRST_PENALTY = 10.0  # times 2 p_i, the curvature of the loss
 _GROWTH = 5.0  # of the penalty
 _FEW_STEPS = 5  # the penalty grows if so many Newton steps were enough

@@ -20,8 +20,6 @@ from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Bracket, Certified, OnIteration, Vector
 from rankplug.system.interruption import Overdue, raise_if_overdue
 
-__all__ = ["accelerated_gradient"]
-
 _LOWER = 0.9  # the curvature each step tries first, of the last one: so steps may grow again
 _RAISE = 2.0  # its factor where that was too low
 _MOST_RAISES = 100  # a guard: 2^100 times the first curvature is beyond all data

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from rankplug.optim.bracket import Vector
 
-__all__ = ["Face", "project"]
-
 _MAX_STEPS = 200  # a guard: bisection alone would have all digits after some 60
 _ROUNDING = 1e-15
 

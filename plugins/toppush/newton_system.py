@@ -25,8 +25,6 @@ from rankplug.optim.bracket import Vector
 from rankplug.optim.linear_systems import conjugate_gradients, factorise
 from rankplug_plugins.toppush.cone import Face
 
-__all__ = ["NewtonSystem"]
-
 _LARGEST_CHOLESKY = 2000  # features: a factor takes their cube / 3 operations, 32 MB, each step
 _CG_TOLERANCE = 1e-2  # a line search follows, so directions need not be exact
 _MOST_CG_STEPS = 200  # wherever they end, the direction is one of descent

@@ -12,8 +12,6 @@ from rankplug.solver import Data, Monitor, SearchSpace, TopSolver
 from rankplug_plugins.toppush.alm_newton import alm_newton
 from rankplug_plugins.toppush.apg import accelerated_gradient
 
-__all__ = ["TopPush"]
-
 
 class TopPush(TopSolver):
     """Linear ranking at the top: positives above the highest negatives of their query.

@@ -15,8 +15,6 @@ from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
 from rankplug.solver import LinearPathSolver, Objective, PathPoint
 
-__all__ = ["TreeTron"]
-
 
 class TreeTron(LinearPathSolver):
     """Linear rankSVM with squared hinge loss over all preference pairs.

@@ -12,8 +12,6 @@ from scipy import sparse
 from rankplug.data import RankingData, expand_group
 from rankplug.exceptions import DataError, ParameterError
 
-__all__ = ["Call", "QueryFunction", "ranking_data", "read_call"]
-
 
 @dataclass(frozen=True, eq=False)
 class Call:

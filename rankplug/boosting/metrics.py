@@ -11,8 +11,6 @@ from rankplug.boosting.library_data import QueryFunction, read_call
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import Metric, Ndcg, evaluate, parse_metric
 
-__all__ = ["RankingMetric", "ndcg_metric", "ranking_metric"]
-
 _NOT_GIVEN = object()
 
 

@@ -14,14 +14,6 @@ from rankplug.boosting.library_data import Call, QueryFunction, read_call
 from rankplug.data import RankingData
 from rankplug.parameters import Choice, Integer, Real, check_parameters
 
-__all__ = [
-    "PairwiseLogistic",
-    "PairwiseObjective",
-    "PairwiseSquaredHinge",
-    "pairwise_logistic",
-    "pairwise_squared_hinge",
-]
-
 Vector: TypeAlias = NDArray[np.float64]
 PairWeight: TypeAlias = Literal["sum", "query-mean"]
 

@@ -1,4 +1,4 @@
-"""Commands that apply a trained model: ``rankplug evaluate``, ``predict`` and ``serve``."""
+"""Commands for models, ``rankplug evaluate``, ``predict``, ``serve``, and the list of solvers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import re
 import shlex
 import sys
+import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
     from rankplug.metrics import Summary, SummarySettings
     from rankplug.models import Model
-
-__all__ = ["add_evaluate", "add_predict", "add_serve"]
 
 _EVALUATE_HELP = """\
 examples:
@@ -367,3 +367,36 @@ def _open_model(args: argparse.Namespace) -> Model:
             return rankplug.mlflow.load_model(args.model)
     except (MlflowException, OSError) as error:
         raise ParameterError(f"model {args.model}: {first_line(error)}") from error
+
+
+def add_solvers(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command's parser."""
+    text = "list the solvers that are installed"
+    parser = command_parser(commands, common, "solvers", text)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(command=_solvers)
+
+
+def _solvers(args: argparse.Namespace) -> int:
+    from rankplug.report import text_table
+    from rankplug.solver import list_solvers
+
+    with warnings.catch_warnings():
+        # The table says which solvers are broken, and why.
+        warnings.simplefilter("ignore")
+        solvers = list_solvers()
+    if args.json:
+        print(json.dumps([asdict(solver) for solver in solvers], indent=2))
+        return 0
+    header = ["solver", "tasks", "available", "problem"]
+    rows = [
+        [
+            one.name,
+            ", ".join(one.tasks),
+            "yes" if one.available else "no",
+            one.reason or one.problem,
+        ]
+        for one in solvers
+    ]
+    print(text_table(header, rows, "<<<<"))
+    return 0

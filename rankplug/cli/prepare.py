@@ -7,8 +7,6 @@ from typing import Any
 
 from rankplug.cli.shared import add_qid_argument, add_zero_based_argument, command_parser
 
-__all__ = ["add_prepare"]
-
 _HELP = """\
 The files are read once, in bounded memory. The folder stands for them wherever a command or a
 recipe takes a file; it opens in milliseconds, and features stay on disk until they are used.

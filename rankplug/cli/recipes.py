@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rankplug.runner import Observer
     from rankplug.tuning import TuneResult
 
-__all__ = ["add_compare", "add_run", "add_train", "add_tune"]
-
 _PATIENCE = 30.0  # seconds in which a Dask scheduler must have answered
 _EXIT_STATUS = """\
 exit status: 0 all solvers ran, 1 some failed, 2 a mistake in recipe, data or options,

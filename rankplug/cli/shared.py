@@ -11,18 +11,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
-__all__ = [
-    "FAILED",
-    "INTERRUPTED",
-    "MISTAKE",
-    "TERMINATED",
-    "Signals",
-    "add_data_argument",
-    "add_qid_argument",
-    "add_zero_based_argument",
-    "command_parser",
-]
-
 # The last two are 128 plus the number of the signal, as in a shell.
 FAILED, MISTAKE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -66,9 +54,7 @@ def add_qid_argument(
 def add_zero_based_argument(parser: argparse.ArgumentParser) -> None:
     """Add the indices of svmlight text that begin at 0."""
     parser.add_argument(
-        "--zero-based",
-        action="store_true",
-        help="indices of svmlight text begin at 0, not at 1",
+        "--zero-based", action="store_true", help="indices of svmlight text begin at 0, not at 1"
     )
 
 

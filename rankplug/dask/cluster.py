@@ -22,17 +22,6 @@ from rankplug.exceptions import ClusterError, ParameterError
 from rankplug.parameters import Optional, Real, check_parameters
 from rankplug.system.interruption import raise_if_overdue
 
-__all__ = [
-    "Cluster",
-    "Graph",
-    "connect",
-    "release",
-    "same",
-    "same_future",
-    "unique_name",
-    "until_done",
-]
-
 T = TypeVar("T")
 
 Graph: TypeAlias = Mapping[Any, Any]

@@ -25,8 +25,6 @@ from rankplug.report import Outcome, Report
 from rankplug.solver import Solver, make_solver
 from rankplug.tuning import plain
 
-__all__ = ["compare"]
-
 Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
 
 _USUAL_BASELINE = "xgboost-pairwise"

@@ -33,8 +33,6 @@ from rankplug.kernels import squared_norms
 from rankplug.shards import PairTotals, Reduction, RemoteRankingData, pair_totals
 from rankplug.solver import list_solvers, solver_class
 
-__all__ = ["ClusterArrays", "ClusterData"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from rankplug.dask.pieces import has_queries
 from rankplug.exceptions import DataWarning, ParameterError
 from rankplug.io import PreparedFolder
 
-__all__ = ["Given", "is_complete", "lacks_queries", "open_data", "unpack", "warn_of_one_query"]
-
 Given: TypeAlias = ClusterData | PreparedFolder | str | os.PathLike[str] | tuple[Any, ...]
 """All data in one argument: ``(X, y)``, ``(X, y, qid)`` or ``(X, y, qid, sample_weight)`` of Dask
 collections, a prepared folder that every worker sees, or data on the cluster."""

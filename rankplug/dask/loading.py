@@ -33,8 +33,6 @@ from rankplug.data import RankingData, even_spans, real_array
 from rankplug.exceptions import DataError
 from rankplug.io import PreparedFolder, open_prepared
 
-__all__ = ["MappedPartition", "equal_runs", "load_partitions", "map_partitions", "open_partition"]
-
 _PARTITIONS_PER_THREAD = 2
 """Most partitions for each thread of a cluster: each of them costs a task a pass
 (benchmarks/scaling.md), but more than one balance what workers have to do."""
@@ -135,10 +133,7 @@ def _crossing_queries(
 
 
 def _assemble(
-    cluster: Cluster,
-    parts: Sequence[Future],
-    runs: Sequence[range],
-    crossings: Sequence[Crossing],
+    cluster: Cluster, parts: Sequence[Future], runs: Sequence[range], crossings: Sequence[Crossing]
 ) -> list[Future]:
     """Each run as one partition; a query that goes on in later runs stays in its first."""
     run_of = np.repeat(np.arange(len(runs)), [len(run) for run in runs])

@@ -22,8 +22,6 @@ from dask.delayed import Delayed, delayed
 from rankplug.data import tables
 from rankplug.exceptions import DataError
 
-__all__ = ["has_queries", "pieces_of", "weights_of_queries"]
-
 
 def pieces_of(X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Any]:
     """The partitions of `X` with the rows of the others that stand beside them.

@@ -25,8 +25,6 @@ from rankplug.exceptions import DataError
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.solver import Solver
 
-__all__ = ["Ranker"]
-
 _FITTED = ("model_", "result_", "n_queries_in_", "n_features_in_", "feature_names_in_")
 
 

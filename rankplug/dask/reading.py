@@ -19,22 +19,6 @@ from numpy.typing import NDArray
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 
-__all__ = [
-    "Crossing",
-    "Ends",
-    "Refusal",
-    "assemble",
-    "ends_of",
-    "find_crossings",
-    "first_queries",
-    "ids_of",
-    "may_overlap",
-    "read_partition",
-    "require_one_kind",
-    "take_query",
-    "weigh",
-]
-
 
 @dataclass(frozen=True)
 class Refusal:

@@ -13,8 +13,6 @@ from rankplug.dask.cluster import Cluster, same, unique_name
 from rankplug.dask.worker import Message, Operation, PartialSum, add, work
 from rankplug.shards import Shards, ShardState, state_after
 
-__all__ = ["FAN_IN", "ClusterShards"]
-
 T = TypeVar("T")
 
 FAN_IN = 8

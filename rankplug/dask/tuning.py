@@ -27,8 +27,6 @@ from rankplug.solver import Data, Solver
 from rankplug.tuning import FoldResult, Stopped, TuneResult, TuningTask, train_here
 from rankplug.tuning import tune as tune_with
 
-__all__ = ["tune"]
-
 Values: TypeAlias = Sequence[float] | None
 """Of C, solved one after the other; None: the solver's own."""
 Stopping: TypeAlias = Callable[[], bool]
@@ -158,6 +156,7 @@ class ClusterTrainer:
     def __call__(
         self, task: TuningTask, number: int, solver: Solver, Cs: Values, stopping: Stopping
     ) -> Generator[FoldResult]:
+        """As `train_here`, on a worker; again if the cluster loses the data."""
         arguments = number, _on_one_thread(solver), Cs, self._goes_on.name
         for _ in range(_SENDINGS):
             data = self._send(task)

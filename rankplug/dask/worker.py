@@ -26,17 +26,6 @@ from rankplug.shards import (
     pair_weights,
 )
 
-__all__ = [
-    "Message",
-    "Opening",
-    "Operation",
-    "PartialSum",
-    "PartitionShards",
-    "add",
-    "make_partition_shards",
-    "work",
-]
-
 _BYTES_PER_ROW = 64
 """About: five vectors of float64, and six of int32 for the pairs."""
 

@@ -13,27 +13,6 @@ from scipy import sparse
 from rankplug.data import tables
 from rankplug.exceptions import DataError
 
-__all__ = [
-    "Matrix",
-    "as_matrix",
-    "concatenate_ranges",
-    "csr_of_parts",
-    "even_spans",
-    "far_origin",
-    "index_type",
-    "n_stored",
-    "non_numeric_columns",
-    "plain_array",
-    "real_array",
-    "real_vector",
-    "refuse_masked",
-    "row_blocks",
-    "row_slice",
-    "stack_rows",
-    "take_rows",
-    "to_dense",
-]
-
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
 
 _SAMPLE_ROWS = 1000

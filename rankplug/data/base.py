@@ -13,8 +13,6 @@ from rankplug.data.arrays import Matrix
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
 
-__all__ = ["PreferenceData", "Task"]
-
 Task: TypeAlias = Literal["query-document", "label-ranking"]
 
 

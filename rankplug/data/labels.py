@@ -16,8 +16,6 @@ from rankplug.data.base import PreferenceData, Task
 from rankplug.data.queries import integers_or_strings
 from rankplug.exceptions import DataError, DataWarning, warn_caller
 
-__all__ = ["LabelRankingData", "relevance_of_ranks"]
-
 
 @dataclass(frozen=True, eq=False)
 class LabelRankingData(PreferenceData):

@@ -15,14 +15,6 @@ from rankplug.data import tables
 from rankplug.data.arrays import plain_array
 from rankplug.exceptions import DataError
 
-__all__ = [
-    "expand_group",
-    "group_queries",
-    "integers_or_strings",
-    "query_id_vector",
-    "rank_in_queries",
-]
-
 _EXACT_FLOAT_INTEGERS = 2.0**53  # beyond it, neighbouring integers are one float64
 
 

@@ -27,8 +27,6 @@ from rankplug.data.queries import expand_group, group_queries
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
 
-__all__ = ["LARGEST_GRADE", "RankingData", "no_pairs", "no_pairs_count"]
-
 _ROWS_AT_ONCE = 2**20
 
 LARGEST_GRADE = 31

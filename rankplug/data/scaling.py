@@ -13,8 +13,6 @@ from scipy import sparse
 from rankplug.data.arrays import Matrix
 from rankplug.exceptions import DataError
 
-__all__ = ["ScaleName", "Scaling", "fit_scaling", "fit_scaling_to_blocks"]
-
 D = TypeVar("D")
 ScaleName: TypeAlias = Literal["none", "standard", "minmax", "maxabs"]
 

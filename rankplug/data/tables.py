@@ -13,19 +13,6 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError, nearest
 
-__all__ = [
-    "QUERY_COLUMN",
-    "column",
-    "column_names",
-    "is_missing",
-    "is_number",
-    "is_table",
-    "name_of",
-    "numbers_or_same",
-    "to_matrix",
-    "without_query_column",
-]
-
 QUERY_COLUMN = "qid"
 """The column of a table of features that holds the queries, as XGBRanker has it."""
 

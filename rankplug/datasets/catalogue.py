@@ -11,16 +11,6 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ParameterError, UnknownNameError, nearest
 from rankplug.parameters import Integer, Parameter, check_parameters
 
-__all__ = [
-    "DatasetInfo",
-    "DatasetParts",
-    "data_set",
-    "list_datasets",
-    "load",
-    "names",
-    "parameters",
-]
-
 D = TypeVar("D", RankingData, LabelRankingData)
 P = ParamSpec("P")
 

@@ -11,8 +11,6 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.datasets.catalogue import D, DatasetParts, data_set
 from rankplug.parameters import Integer
 
-__all__ = ["breast_cancer", "diabetes", "digits", "digits_retrieval", "wine"]
-
 _BRIGHTEST = 16.0  # pixels of scikit-learn's digits are integers from 0 to 16
 _SHARES = (0.6, 0.2)  # of the rows, for training and validation
 

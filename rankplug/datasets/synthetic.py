@@ -12,8 +12,6 @@ from rankplug.datasets.catalogue import DatasetParts, data_set
 from rankplug.exceptions import ParameterError
 from rankplug.parameters import Choice, Integer
 
-__all__ = ["text_scores", "web_search"]
-
 _LEVEL_SHARES = (0.52, 0.32, 0.13, 0.023, 0.007)  # of relevance 0 to 4, about those of MSLR-WEB
 _N_FACTORS = 24  # fewer than features, so that these are correlated
 _ROWS_AT_ONCE = 2_000  # so that the arrays stay in the processor's cache

@@ -18,8 +18,6 @@ from rankplug.metrics import weighted_mean
 from rankplug.models import LabelLinearModel, LinearModel, Model
 from rankplug.solver import Data, Solver, SolverResult, make_solver
 
-__all__ = ["SolverEstimator", "mean_of_defined", "one_validation_set"]
-
 
 class _DataTypeError(DataError, TypeError):
     """A `DataError` where scikit-learn's conventions ask for a `TypeError`."""

@@ -14,8 +14,6 @@ from rankplug.exceptions import DataError
 from rankplug.metrics import per_instance
 from rankplug.solver import Solver
 
-__all__ = ["LabelRanker"]
-
 
 class LabelRanker(SolverEstimator):
     """Learns to order a fixed set of labels for each row (instance).

@@ -15,8 +15,6 @@ from rankplug.exceptions import DataError, DataWarning, ParameterError
 from rankplug.metrics import Ndcg, per_query
 from rankplug.solver import Solver
 
-__all__ = ["NO_RELEVANT_ROW", "Ranker", "ndcg_of_queries"]
-
 NO_RELEVANT_ROW = "query has a relevant row"
 
 

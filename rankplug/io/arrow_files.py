@@ -17,8 +17,6 @@ from rankplug.io.files import InputFile, is_plain, problems
 from rankplug.io.table_files import Roles, TableFile
 from rankplug.system.cores import physical_memory
 
-__all__ = ["ArrowFile"]
-
 _COPY_BYTES = 1 << 20
 
 

@@ -19,8 +19,6 @@ from rankplug.io.svmlight import svmlight_batches
 from rankplug.io.table_files import Roles
 from rankplug.parameters import Choice, Integer, check_parameters
 
-__all__ = ["Batch", "read_batches"]
-
 
 @dataclass(frozen=True)
 class Batch:

@@ -18,19 +18,6 @@ from rankplug.io.csv_files import CsvFile
 from rankplug.io.files import InputFile
 from rankplug.io.table_files import Roles, TableFile
 
-__all__ = [
-    "Columns",
-    "Roles",
-    "common_roles",
-    "find_query_column",
-    "label_roles",
-    "open_table",
-    "query_roles",
-    "read_columns",
-    "require_single",
-    "table_of",
-]
-
 DEFAULT_LABEL = "label"
 DEFAULT_QID = "qid"
 
@@ -158,10 +145,7 @@ def label_roles(
 
 
 def _features(
-    names: list[str],
-    used: set[str],
-    features: Sequence[str] | None,
-    like: Sequence[str] | None,
+    names: list[str], used: set[str], features: Sequence[str] | None, like: Sequence[str] | None
 ) -> tuple[tuple[str, ...], list[str]]:
     """The feature columns, and what is wrong with them."""
     others = [name for name in names if name not in used and not _UNNAMED.fullmatch(name)]

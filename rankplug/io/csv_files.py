@@ -18,8 +18,6 @@ from rankplug.exceptions import DataError
 from rankplug.io.files import ENOUGH_PROBLEMS, LONGEST_LINE, InputFile, problems
 from rankplug.io.table_files import Roles, TableFile, written_ids
 
-__all__ = ["CsvFile"]
-
 _BLOCK = 1 << 22  # bytes that Arrow parses at a time: a few thousand rows of a hundred columns
 _DELIMITERS = ",\t;|"
 _BOOLEANS = {"true", "True", "TRUE", "false", "False", "FALSE"}  # as Arrow reads them

@@ -21,21 +21,6 @@ from typing import Any, BinaryIO, TypeAlias, cast
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.parameters import Choice, check_parameters
 
-__all__ = [
-    "ENOUGH_PROBLEMS",
-    "FORMATS",
-    "LONGEST_LINE",
-    "InputFile",
-    "Paths",
-    "format_to_write",
-    "input_files",
-    "is_plain",
-    "problems",
-    "refuse_unfit",
-    "replacing",
-    "require_format",
-]
-
 FORMATS = ("svmlight", "csv", "parquet", "arrow")
 
 Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

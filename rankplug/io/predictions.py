@@ -17,8 +17,6 @@ from rankplug.io.writing import table_writer
 from rankplug.models import Model
 from rankplug.models.answers import Form, answer, label_names, require_queries
 
-__all__ = ["predict_file"]
-
 _SCORES = Form()
 
 

@@ -20,8 +20,6 @@ from rankplug.io.prepared import is_folder, open_prepared
 from rankplug.io.svmlight import read_svmlight
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
 
-__all__ = ["read_data", "read_label_data"]
-
 _FLOAT_TYPES = ("float32", "float64", np.float32, np.float64)
 
 

@@ -23,17 +23,6 @@ from rankplug.io.files import LONGEST_LINE, InputFile
 from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 from rankplug.io.table_files import written_ids
 
-__all__ = [
-    "DENSE_ABOVE",
-    "MOST_FEATURES",
-    "TextPosition",
-    "read_svmlight",
-    "svmlight_batches",
-    "svmlight_blocks",
-    "to_matrix",
-    "write_svmlight",
-]
-
 _BLOCK = 1 << 22  # bytes, beside which the cost of a call is small; memory is for one block
 MOST_FEATURES = 2**31 - 1
 """Of text, read or prepared: indices of 32 bits take half the memory, and are what solvers want."""
@@ -68,11 +57,7 @@ class TextPosition:
 
 
 def read_svmlight(
-    files: Sequence[InputFile],
-    *,
-    n_features: int | None,
-    dense: bool | None,
-    dtype: DTypeLike,
+    files: Sequence[InputFile], *, n_features: int | None, dense: bool | None, dtype: DTypeLike
 ) -> tuple[Matrix, NDArray[np.float64], NDArray[Any] | None]:
     """Features, relevance and query ids (None if there are none) of files, one after the other.
 

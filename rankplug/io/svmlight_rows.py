@@ -19,8 +19,6 @@ from numpy.typing import DTypeLike, NDArray
 from rankplug.data.arrays import index_type
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
 
-__all__ = ["ParsedRows", "parse_block", "parse_lines"]
-
 _LARGEST_INDEX = 2**62  # of a feature: sums of two of them still fit 64 bits
 
 _HEAD = re.compile(rb"[ \t]*([^\s:]+)(?:[ \t]+qid:(\S+))?(?=\s|$)")
@@ -166,10 +164,7 @@ class _LineError(ValueError):
 
 
 def parse_lines(
-    file: InputFile,
-    lines: Iterable[tuple[int, bytes]],
-    n_features: int | None,
-    dtype: DTypeLike,
+    file: InputFile, lines: Iterable[tuple[int, bytes]], n_features: int | None, dtype: DTypeLike
 ) -> ParsedRows:
     """Parse numbered lines of a file; `n_features` is the number there may be.
 

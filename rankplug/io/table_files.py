@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from rankplug.io.files import InputFile
 
-__all__ = ["Roles", "TableFile", "written_ids"]
-
 
 @dataclass(frozen=True)
 class Roles:

@@ -16,8 +16,6 @@ from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
 from rankplug.io.files import format_to_write, replacing
 from rankplug.io.svmlight import write_svmlight
 
-__all__ = ["table_writer", "write_data"]
-
 _WEIGHT = "weight"
 
 

@@ -15,8 +15,6 @@ from rankplug.exceptions import DataError
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Choice, Parameter, check_parameters
 
-__all__ = ["TIES", "Metric", "divide"]
-
 TIES = Choice(("expected", "order"))
 """What a metric may do with documents of equal score."""
 

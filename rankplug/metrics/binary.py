@@ -13,8 +13,6 @@ from rankplug.metrics.base import TIES, Metric, divide
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Integer, Parameter, Real
 
-__all__ = ["Auc", "AveragePrecision", "BinaryMetric", "PosAtTop", "Precision"]
-
 
 @dataclass(frozen=True)
 class BinaryMetric(Metric):

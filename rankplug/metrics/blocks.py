@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "Runs", "split_into_blocks"]
-
 _CELLS = 1 << 15
 """Most cells of a block of several queries: its matrices then stay in the cache."""
 

@@ -14,8 +14,6 @@ from rankplug.metrics.binary import BinaryMetric
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Choice, Integer, Optional, Real
 
-__all__ = ["ExpectedReciprocalRank", "ReciprocalRank"]
-
 
 @dataclass(frozen=True)
 class ReciprocalRank(BinaryMetric):

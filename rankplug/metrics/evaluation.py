@@ -15,20 +15,6 @@ from rankplug.metrics.blocks import split_into_blocks
 from rankplug.metrics.names import parse_metric
 from rankplug.parameters import Integer, Real, check_parameters
 
-__all__ = [
-    "Measured",
-    "confidence_interval",
-    "confidence_intervals",
-    "evaluate",
-    "evaluate_labels",
-    "measure_data",
-    "measure_instances",
-    "measure_queries",
-    "per_instance",
-    "per_query",
-    "weighted_mean",
-]
-
 Metrics: TypeAlias = str | Metric | Iterable[str | Metric]
 
 _INTERVAL = {"level": Real(0, 1), "n_resamples": Integer(1), "seed": Integer(0)}

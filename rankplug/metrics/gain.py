@@ -14,8 +14,6 @@ from rankplug.metrics.base import TIES, Metric, divide
 from rankplug.metrics.blocks import Block
 from rankplug.parameters import Choice, Integer, Optional, Parameter
 
-__all__ = ["MeanNdcg", "Ndcg"]
-
 _LARGEST_EXPONENT = 1000
 """Sums of 2^1000 stay finite for as many documents as anyone has."""
 

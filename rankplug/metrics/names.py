@@ -13,8 +13,6 @@ from rankplug.metrics.gain import MeanNdcg, Ndcg
 from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
 from rankplug.parameters import Optional
 
-__all__ = ["METRICS", "parse_metric"]
-
 METRICS: dict[str, type[Metric]] = {
     metric.name: metric
     for metric in (

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from rankplug.metrics.base import Metric, divide
 from rankplug.metrics.blocks import Block
 
-__all__ = ["KendallTau", "PairwiseAccuracy", "TopOneError"]
-
 
 @dataclass(frozen=True)
 class PairwiseAccuracy(Metric):

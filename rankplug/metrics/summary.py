@@ -24,17 +24,6 @@ from rankplug.parameters import Integer, Real, check_parameters
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DEFAULT_LABEL_METRICS",
-    "DEFAULT_METRICS",
-    "Curve",
-    "RankedRows",
-    "Summary",
-    "SummarySettings",
-    "summarize_label_ranking",
-    "summarize_ranking",
-]
-
 DEFAULT_METRICS = ("ndcg@10", "mrr", "pairwise_accuracy")
 DEFAULT_LABEL_METRICS = ("kendall_tau", "top1_error")
 

@@ -41,8 +41,6 @@ from rankplug.mlflow.run import (
 from rankplug.mlflow.store import LogGuard, Store
 from rankplug.solver import Data, Solver
 
-__all__ = ["autolog"]
-
 _log = logging.getLogger(__name__)
 
 _TESTED_MLFLOW = SpecifierSet(">=3.10,<4")

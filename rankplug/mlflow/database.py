@@ -17,8 +17,6 @@ from urllib.parse import unquote
 from rankplug.exceptions import RankplugError
 from rankplug.system.locks import locked_here
 
-__all__ = ["SQLITE", "TrackingError", "database_file", "database_uri", "ensure_database"]
-
 SQLITE = "sqlite:///"
 """How the URI of a database in a file begins."""
 

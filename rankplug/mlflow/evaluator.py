@@ -22,8 +22,6 @@ from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.metrics import RankedRows, Summary, SummarySettings, summarize_ranking
 from rankplug.metrics.summary import Curve
 
-__all__ = ["RankingEvaluator", "log_summary", "read_rows"]
-
 _image: Any = _mlflow_artifacts.ImageEvaluationArtifact
 _json: Any = _mlflow_artifacts.JsonEvaluationArtifact
 

@@ -26,15 +26,6 @@ from rankplug.models import load_model as load_saved_model
 from rankplug.models.pipelines import flat_steps, pipeline_model
 from rankplug.system.files import new_folder
 
-__all__ = [
-    "FLAVOR_NAME",
-    "get_default_conda_env",
-    "get_default_pip_requirements",
-    "load_model",
-    "log_model",
-    "save_model",
-]
-
 FLAVOR_NAME = "rankplug"
 _LOADER_MODULE = "rankplug.mlflow"
 _DATA = "model"

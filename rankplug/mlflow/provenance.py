@@ -26,8 +26,6 @@ from rankplug.recipe.loader import load_recipe
 from rankplug.runner import Observer, Splits, data_digest
 from rankplug.system.cores import available_cores
 
-__all__ = ["Repetition", "environment_facts", "provenance_tags"]
-
 _NO_PROGRESS_BAR = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 _DIGEST = "rankplug.digest."
 _SCHEME = "runs:/"

@@ -18,8 +18,6 @@ from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.mlflow._private import params_of_the_caller
 from rankplug.models import Model, answers
 
-__all__ = ["PARAMS", "QID", "ScoringModel", "default_signature", "named_example"]
-
 QID = "qid"
 """The optional column that says which query a row belongs to; scores do not depend on it."""
 

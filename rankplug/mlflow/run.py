@@ -41,18 +41,6 @@ from rankplug.recipe import Files, Recipe
 from rankplug.runner import data_digest
 from rankplug.solver import Data, SolverResult
 
-__all__ = [
-    "CHAMPION",
-    "RunStatus",
-    "TrackedRun",
-    "dataset_inputs",
-    "describe_input",
-    "history_metrics",
-    "metrics_at",
-    "result_values",
-    "score_metrics",
-]
-
 RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
 CHAMPION = "champion"

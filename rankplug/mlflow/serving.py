@@ -19,8 +19,6 @@ from mlflow.types.schema import AnyType
 
 from rankplug.exceptions import ParameterError, nearest
 
-__all__ = ["MAX_REQUEST_MB", "guard_scoring_server"]
-
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]

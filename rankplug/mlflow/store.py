@@ -24,18 +24,6 @@ from rankplug.mlflow.database import (
     ensure_database,
 )
 
-__all__ = [
-    "LogGuard",
-    "Store",
-    "TrackingError",
-    "connect",
-    "environment_defaults",
-    "first_line",
-    "opening",
-    "resolve_tracking_uri",
-    "warn_incomplete",
-]
-
 T = TypeVar("T")
 
 _EXPERIMENT = "rankplug"

@@ -42,8 +42,6 @@ from rankplug.mlflow.store import (
 from rankplug.system.locks import locked_here
 from rankplug.tuning import StudyInfo, TrialRecord, TuneObserver, TuneResult
 
-__all__ = ["MlflowTuneObserver"]
-
 _STATUS: dict[str, RunStatus] = {
     "complete": "FINISHED",
     "pruned": "FINISHED",

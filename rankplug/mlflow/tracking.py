@@ -39,6 +39,7 @@ from typing import Any, TypeVar
 from mlflow.entities import DatasetInput, Metric
 
 from rankplug.metrics import parse_metric
+from rankplug.mlflow.database import TrackingError
 from rankplug.mlflow.provenance import environment_facts, provenance_tags
 from rankplug.mlflow.run import (
     CHAMPION,
@@ -53,7 +54,6 @@ from rankplug.mlflow.run import (
 from rankplug.mlflow.store import (
     LogGuard,
     Store,
-    TrackingError,
     connect,
     first_line,
     opening,
@@ -66,8 +66,6 @@ from rankplug.runner import Observer
 from rankplug.solver import Data, Progress, Solver
 from rankplug.system.locks import Workers
 from rankplug.tuning import TuneObserver
-
-__all__ = ["MlflowObserver"]
 
 T = TypeVar("T")
 

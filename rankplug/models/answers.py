@@ -14,8 +14,6 @@ from rankplug.data.tables import QUERY_COLUMN
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.models.base import Model
 
-__all__ = ["Form", "answer", "label_names", "parse_form", "ranks", "require_queries", "top_k"]
-
 Output = Literal["score", "rank", "top_k"]
 
 

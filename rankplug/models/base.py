@@ -20,8 +20,6 @@ from rankplug.exceptions import DataError
 from rankplug.models.header import write_header
 from rankplug.system.files import new_folder
 
-__all__ = ["ARRAYS", "Model", "saved_size"]
-
 ARRAYS = "arrays.npz"
 """The file of a model's arrays."""
 

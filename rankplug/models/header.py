@@ -16,17 +16,6 @@ from typing import Any
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.system.files import parse_json
 
-__all__ = [
-    "HEADER",
-    "SCHEMA_VERSION",
-    "check_content",
-    "check_files",
-    "check_names",
-    "is_text",
-    "read_header",
-    "write_header",
-]
-
 HEADER = "model.json"
 SCHEMA_VERSION = 1
 

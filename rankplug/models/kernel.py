@@ -19,8 +19,6 @@ from rankplug.models.linear import check_labels
 from rankplug.parameters import Choice, Integer, Parameter, Real
 from rankplug.system.files import load_arrays, load_numbers
 
-__all__ = ["KernelModel"]
-
 _CHUNK = 2**22  # values of the kernel at once: 32 MB
 _HEADER: Mapping[str, Parameter] = {
     "kernel": Choice(("linear", "rbf", "poly")),

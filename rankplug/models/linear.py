@@ -16,8 +16,6 @@ from rankplug.models.base import ARRAYS, Model
 from rankplug.models.header import check_names, is_text
 from rankplug.system.files import load_arrays, load_numbers
 
-__all__ = ["LabelLinearModel", "LinearModel", "check_labels", "linear_model", "linear_weights"]
-
 
 class LinearModel(Model):
     """Scores ``X @ coef``.

@@ -10,8 +10,6 @@ from rankplug.models.base import Model
 from rankplug.models.header import HEADER, check_content, check_files, check_names, read_header
 from rankplug.models.linear import LabelLinearModel, LinearModel
 
-__all__ = ["load_model", "model_class"]
-
 _CORE_KINDS: dict[str, type[Model]] = {
     model.kind: model for model in (LinearModel, LabelLinearModel)
 }

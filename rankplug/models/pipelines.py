@@ -20,8 +20,6 @@ from rankplug.models.base import Model
 from rankplug.models.wrapped import WrappedModel
 from rankplug.system.files import load_numbers
 
-__all__ = ["PipelineModel", "flat_steps", "pipeline_model"]
-
 _FILE = "pipeline.npz"
 
 _SCALERS: dict[str, tuple[type, tuple[str, ...]]] = {

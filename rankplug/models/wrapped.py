@@ -23,16 +23,6 @@ from rankplug.models.base import Model
 from rankplug.models.loading import model_class
 from rankplug.system.files import load_numbers
 
-__all__ = [
-    "ScaledModel",
-    "ScaledParts",
-    "WrappedModel",
-    "predict_data",
-    "scale_parts",
-    "scaled_model",
-    "scaling_for",
-]
-
 _FILE = "scaling.npz"
 _BLOCK_ELEMENTS = 1 << 23  # of features scaled at once: 64 MB of float64
 

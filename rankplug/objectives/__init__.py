@@ -3,12 +3,10 @@
 from rankplug.objectives.pairs import (
     Hinge,
     PairLoss,
-    Reduction,
     SmoothedHinge,
     SquaredHinge,
     hinge_objective,
     open_pairs,
-    pair_weights,
     squared_hinge_objective,
 )
 from rankplug.objectives.ranges import (
@@ -18,12 +16,8 @@ from rankplug.objectives.ranges import (
     largest_squared_norm,
     pairwise_c,
 )
-from rankplug.objectives.top import (
-    Rows,
-    Scope,
-    TopProblem,
-    make_top_problem,
-)
+from rankplug.objectives.top import Rows, Scope, TopProblem, make_top_problem
+from rankplug.shards import Reduction, pair_weights
 
 __all__ = [
     "Hinge",

@@ -28,18 +28,6 @@ from rankplug.shards import (
     pair_weights,
 )
 
-__all__ = [
-    "Hinge",
-    "PairLoss",
-    "Reduction",
-    "SmoothedHinge",
-    "SquaredHinge",
-    "hinge_objective",
-    "open_pairs",
-    "pair_weights",
-    "squared_hinge_objective",
-]
-
 
 def _squared_hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
     pairs.update(scores)

@@ -9,13 +9,11 @@ import numpy as np
 
 from rankplug.data import Matrix, PreferenceData
 from rankplug.kernels import default_gamma, squared_norms
-from rankplug.objectives.pairs import Reduction, SquaredHinge, open_pairs
-from rankplug.shards import RemoteRankingData
+from rankplug.objectives.pairs import SquaredHinge, open_pairs
+from rankplug.shards import Reduction, RemoteRankingData
 
 if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution
-
-__all__ = ["decades_down", "decades_up", "gamma_range", "largest_squared_norm", "pairwise_c"]
 
 _DECADES = 7
 """From where nothing is learnt yet to where the loss is all: the best C of tree-tron and

@@ -36,8 +36,6 @@ from rankplug.exceptions import DataError
 from rankplug.shards import Vector
 from rankplug.system.interruption import raise_if_overdue
 
-__all__ = ["Rows", "Scope", "TopProblem", "make_top_problem"]
-
 Scope: TypeAlias = Literal["per-query", "global"]
 
 _PART_ELEMENTS = 2**19

@@ -38,8 +38,6 @@ import numpy as np
 from rankplug.exceptions import ConvergenceWarning, warn_caller
 from rankplug.optim.bracket import Vector
 
-__all__ = ["Iterate", "SplitProblem", "Variant", "largest_step", "safe_step", "splitting"]
-
 Variant: TypeAlias = Literal["admm", "a2dm2", "a2dm2-restart"]
 
 

@@ -9,8 +9,6 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bracket", "Certified", "MovingLoss", "OnIteration", "Vector"]
-
 Vector: TypeAlias = NDArray[np.float64]
 OnIteration: TypeAlias = Callable[..., bool]
 """Called as ``report(n_iter, objective=..., ...)`` after each iteration; False stops."""

@@ -31,8 +31,6 @@ from rankplug.optim.newton_cg import require_finite
 from rankplug.optim.simplex_qp import maximise_on_simplex
 from rankplug.system.interruption import Overdue
 
-__all__ = ["BundleMethod", "LineLoss", "Planes", "bundle_method"]
-
 BundleMethod: TypeAlias = Literal["ocas", "bmrm"]
 
 _PATIENCE = 30  # programs without a part in the solution, after which a plane's place is free

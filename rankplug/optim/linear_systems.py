@@ -13,8 +13,6 @@ from scipy.sparse.linalg import LinearOperator, cg
 from rankplug.optim.bracket import Vector
 from rankplug.system.interruption import raise_if_overdue
 
-__all__ = ["Factor", "conjugate_gradients", "factorise"]
-
 Factor: TypeAlias = tuple[NDArray[np.float64], bool]
 """As `scipy.linalg.cho_solve` takes it."""
 

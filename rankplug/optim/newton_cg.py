@@ -27,8 +27,6 @@ import numpy as np
 from rankplug.optim.bracket import MovingLoss, OnIteration, Vector
 from rankplug.system.interruption import Overdue, interrupted
 
-__all__ = ["LinearLoss", "Minimum", "Point", "Preconditioner", "newton_cg"]
-
 Operator: TypeAlias = Callable[[Vector], Vector]
 
 CG_TOLERANCE = 0.1

@@ -28,15 +28,6 @@ from rankplug.optim.bracket import Vector
 from rankplug.optim.linear_systems import Factor, factorise
 from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner
 
-__all__ = [
-    "Cholesky",
-    "Corrected",
-    "Diagonal",
-    "Identity",
-    "PreconditionerName",
-    "make_preconditioner",
-]
-
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "diagonal", "none"]
 
 _LARGEST_CHOLESKY = 2000  # columns: a factor takes their cube / 3 operations, 32 MB, at each C

@@ -25,8 +25,6 @@ from scipy.linalg import lapack
 from rankplug.optim.bracket import Vector
 from rankplug.system.interruption import interrupted
 
-__all__ = ["maximise_on_simplex"]
-
 _PROXIMAL = 1e-13  # of the largest diagonal element of H: above the rounding errors of a step
 _LEAST_PROXIMAL = 1e-200  # where H underflows, the program is as good as linear
 _ENTRIES_PER_VARIABLE = 20  # a guard against cycles by rounding errors

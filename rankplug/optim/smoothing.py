@@ -29,8 +29,6 @@ from rankplug.optim.newton_cg import (
 )
 from rankplug.system.interruption import Overdue, raise_if_overdue
 
-__all__ = ["SmoothedLoss", "smoothed_newton"]
-
 # Where the method ends without convergence:
 _NARROWEST = 1e-9  # width; a slack within a narrower one has lost half of its digits
 _PROGRESS = 0.99  # an iteration that leaves more of the gap than this is idle

@@ -30,8 +30,6 @@ from rankplug.optim.newton_cg import (
 )
 from rankplug.system.interruption import Overdue, interrupted
 
-__all__ = ["tron"]
-
 # Both as in [1]_: shares of the predicted decrease from which a step is taken, or the region kept
 # or grown; and by how much its radius changes.
 _ETA = (1e-4, 0.25, 0.75)

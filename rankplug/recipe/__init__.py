@@ -32,18 +32,10 @@ relative to the file's folder, one given by ``--set`` to the working directory.
 """
 
 from rankplug.data import ScaleName as Scale
-from rankplug.recipe.loader import load_recipe, packaged_recipes
-from rankplug.recipe.schema import (
-    Compare,
-    Dataset,
-    Entry,
-    Files,
-    Pruner,
-    Recipe,
-    Tune,
-    json_schema,
-)
+from rankplug.recipe.loader import load_recipe
+from rankplug.recipe.schema import Compare, Dataset, Entry, Files, Pruner, Recipe, Tune, json_schema
 from rankplug.tuning import Cost, Sampler
+from rankplug_recipes import packaged_recipes
 
 __all__ = [
     "Compare",

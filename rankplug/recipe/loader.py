@@ -25,8 +25,6 @@ from rankplug.recipe.values import KeyPath, is_line
 from rankplug.tuning import Cost
 from rankplug_recipes import packaged_recipes
 
-__all__ = ["load_recipe", "packaged_recipes"]
-
 _LONGEST_KEY = 50  # parts of a key of --set: an unknown one among them is told all the same
 _FIRST = ("unexpected_keyword_argument", "missing", "dataclass_type", "not")
 """Types of errors: keys are named first, then values of a wrong type, then all other values."""

@@ -54,19 +54,6 @@ from rankplug.recipe.values import (
 from rankplug.tuning import Cost, Sampler
 from rankplug.tuning import Pruner as StudyPruner
 
-__all__ = [
-    "RECIPE",
-    "Compare",
-    "Dataset",
-    "Entry",
-    "Files",
-    "Pruner",
-    "Recipe",
-    "Tune",
-    "json_schema",
-    "keys",
-]
-
 Pruner: TypeAlias = Literal[StudyPruner, "none"]
 Format: TypeAlias = Literal[FORMATS]  # type: ignore[valid-type]
 _DESCRIPTIONS: dict[type, dict[str, str]] = {}

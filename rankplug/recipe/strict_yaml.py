@@ -17,8 +17,6 @@ import yaml
 
 from rankplug.exceptions import RecipeError
 
-__all__ = ["Node", "dump", "parse_override", "parse_text"]
-
 Scalar: TypeAlias = str | int | float | bool | None
 
 _TAG = "tag:yaml.org,2002:"

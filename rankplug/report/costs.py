@@ -42,8 +42,6 @@ from rankplug.models import Model, predict_data, saved_size, scaled_model
 from rankplug.report.report import LearningPoint
 from rankplug.solver import Data, Solver
 
-__all__ = ["learning_curve", "measure", "seconds_to_share", "training_costs"]
-
 _BATCHES = (1, 100, 10_000)  # rows of a call: one user's query, a page of results, a file
 _SECONDS_PER_BATCH = 0.05  # long against the clock's resolution, short against most trainings
 _MOST_CALLS = 100  # the median is steady by then

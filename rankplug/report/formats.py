@@ -15,16 +15,6 @@ from rankplug.report.html import to_html
 from rankplug.report.report import Report
 from rankplug.report.tables import Cell, Table, report_tables
 
-__all__ = [
-    "REPORT_FILES",
-    "text_table",
-    "to_csv",
-    "to_markdown",
-    "to_per_query_csv",
-    "to_text",
-    "write_report",
-]
-
 _OF_OUTCOME = ("train_seconds", "train_cpu_seconds", "predict_seconds")
 _OF_RESULT = ("objective", "duality_gap", "n_iter", "n_passes")
 _OF_COMPARISON = (

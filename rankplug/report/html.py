@@ -19,8 +19,6 @@ from rankplug.report.tables import Table
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["to_html"]
-
 _MARKS = {"better": "▲", "worse": "▼"}
 """Verdicts that stand out, by a sign for those who do not see the colours."""
 _ABOUT_SANITY = "a check that learns next to nothing, not drawn in the plots"

@@ -15,16 +15,6 @@ from rankplug.metrics import parse_metric
 from rankplug.report.statistics import Comparison, compare
 from rankplug.solver import Data, SolverResult
 
-__all__ = [
-    "SANITY_SOLVERS",
-    "LearningPoint",
-    "Outcome",
-    "ParetoTrials",
-    "Report",
-    "Trial",
-    "TuningSummary",
-]
-
 SANITY_SOLVERS = ("constant", "single-feature")
 """Rankers that learn next to nothing, which a run adds: solvers below them learned nothing."""
 

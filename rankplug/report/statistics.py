@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from rankplug.exceptions import DataError, UnknownNameError
 from rankplug.metrics import Measured, confidence_interval
 
-__all__ = ["CONFIDENCE", "Comparison", "compare", "holm"]
-
 CONFIDENCE = 0.95
 _MANY_QUERIES = 1_000  # above it 1,999 resamples, so that a comparison takes about a second
 _CELLS = 1 << 22  # numbers that are resampled at once: 32 MB

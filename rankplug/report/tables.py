@@ -13,18 +13,6 @@ import numpy as np
 from rankplug.report.report import Outcome, Report
 from rankplug.report.statistics import CONFIDENCE, Comparison, count
 
-__all__ = [
-    "Cell",
-    "Table",
-    "comparisons",
-    "costs",
-    "disagreements",
-    "repeats",
-    "report_tables",
-    "results",
-    "tuning",
-]
-
 _FEW_QUERIES = 30  # below it percentile bootstrap intervals are visibly too narrow
 _MOST_DISAGREEMENTS = 10  # what a reader looks into one by one
 

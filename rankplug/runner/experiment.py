@@ -19,8 +19,6 @@ from rankplug.system.interruption import ending_loop
 from rankplug.tuning import JOURNAL
 from rankplug.tuning.records import combine
 
-__all__ = ["competitors", "run"]
-
 
 def run(
     recipe: Recipe,

@@ -12,8 +12,6 @@ from rankplug.runner.splits import Splits
 from rankplug.solver import Progress, Solver
 from rankplug.tuning import TuneObserver, TuneProgress
 
-__all__ = ["Observer", "ProgressBars"]
-
 
 class Observer:
     """Receives the events of a run; every method may be overridden, none has to be.

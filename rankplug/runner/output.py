@@ -28,21 +28,6 @@ from rankplug.solver import Data
 from rankplug.system.locks import claimed_here
 from rankplug.tuning import JOURNAL
 
-__all__ = [
-    "BEST",
-    "best_recipe",
-    "best_tuned",
-    "claim_output",
-    "data_digest",
-    "default_output",
-    "digests",
-    "latest_output",
-    "make_folder",
-    "new_output",
-    "require_no_report",
-    "write_best",
-]
-
 HOME = Path("rankplug-output")
 BEST = "best.yaml"
 

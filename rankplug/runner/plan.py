@@ -13,8 +13,6 @@ from rankplug.report import Outcome, TuningSummary
 from rankplug.runner.splits import Prepared, Splits, describe, make_folds, prepare
 from rankplug.solver import Data
 
-__all__ = ["Part", "Plan", "make_plan"]
-
 
 @dataclass(frozen=True)
 class Part:

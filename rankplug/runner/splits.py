@@ -19,8 +19,6 @@ from rankplug.models import ScaledParts, scale_parts
 from rankplug.recipe import Dataset, Files, Recipe, Scale
 from rankplug.solver import Data
 
-__all__ = ["Folds", "Prepared", "Splits", "describe", "load_splits", "make_folds", "prepare"]
-
 Splits: TypeAlias = Mapping[str, Data]
 
 

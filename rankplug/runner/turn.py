@@ -24,8 +24,6 @@ from rankplug.solver import Callback, Data, Solver
 from rankplug.system.interruption import forget_interrupt, raise_if_lost
 from rankplug.tuning import Cost, StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
-__all__ = ["Search", "Turn"]
-
 _log = logging.getLogger(__name__)
 
 Search: TypeAlias = Callable[..., TuneResult]

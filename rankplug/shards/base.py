@@ -14,9 +14,6 @@ from rankplug.shards.matrices import RowMatrix, Vector
 from rankplug.shards.memory import Allocate
 from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state
 
-__all__ = ["Shard"]
-
-
 _SAMPLE_ROWS_PER_QUERY = 1000
 """Queries up to so many rows are in a sample as a whole; of longer ones evenly spaced rows do."""
 

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 from rankplug.shards.reductions import Reduction
 
-__all__ = ["RemoteRankingData", "Shards"]
-
 T = TypeVar("T")
 
 # Rows that estimate a Hessian. Fewer make a worse preconditioner, more take longer than the passes

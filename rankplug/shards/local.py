@@ -33,8 +33,6 @@ from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.system.cores import available_cores
 from rankplug.system.interruption import raise_if_overdue
 
-__all__ = ["LocalShards", "open_shards"]
-
 T = TypeVar("T")
 
 _SHARD_ELEMENTS = 2**21

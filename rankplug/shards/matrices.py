@@ -20,8 +20,6 @@ from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import Matrix
 
-__all__ = ["DenseRows", "FetchedRows", "KeslerRows", "RowMatrix", "SparseRows", "Vector"]
-
 Vector: TypeAlias = NDArray[np.float64]
 
 

@@ -27,8 +27,6 @@ from numpy.typing import DTypeLike, NDArray
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError
 
-__all__ = ["Allocate", "MappedMemory", "Memory", "is_mapped"]
-
 Allocate: TypeAlias = Callable[..., NDArray[Any]]
 """Makes an array of a shape, as `numpy.zeros` does."""
 

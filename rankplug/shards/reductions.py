@@ -21,8 +21,6 @@ import numpy as np
 from rankplug.data import PreferenceData
 from rankplug.shards.matrices import Vector
 
-__all__ = ["PairTotals", "Reduction", "pair_totals", "pair_weights"]
-
 Reduction: TypeAlias = Literal["sum", "mean", "query-mean"]
 
 

@@ -14,8 +14,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 from rankplug._fast.pairs import ActivePairs
 from rankplug.shards.matrices import Vector
 
-__all__ = ["Evaluate", "ShardState", "changes_state", "keeps_state", "state_after"]
-
 Evaluate: TypeAlias = Callable[[ActivePairs, Vector, Vector], float]
 """Finds the active pairs at some scores, returns the loss and writes coefficients c. Up to a factor
 of the loss, ``X' c`` is its gradient and, L being the pairs' Laplacian, ``X' L X`` its Hessian.

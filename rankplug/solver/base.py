@@ -33,16 +33,6 @@ from rankplug.system.interruption import interrupted, interruptible
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = [
-    "AnyData",
-    "Data",
-    "RandomState",
-    "SearchSpace",
-    "Solver",
-    "as_generator",
-    "check_validation",
-]
-
 _ROUNDING = 1e-8
 """By which share of 1 + |objective| rounding errors may put the lower bound above the objective."""
 

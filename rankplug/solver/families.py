@@ -36,9 +36,6 @@ from rankplug.shards import RemoteRankingData, Shards
 from rankplug.solver.base import AnyData, Data, SearchSpace, Solver
 from rankplug.solver.result import Monitor, Objective, SolverResult, SolverTags, Status
 
-__all__ = ["KernelSolver", "LinearPathSolver", "PathPoint", "PathProblem", "TopSolver"]
-
-
 _LITTLE_ABOVE = 10.0  # a C that is bounded by the longest of all rows
 
 

@@ -13,8 +13,6 @@ from rankplug.solver.base import AnyData, Data, RandomState, Solver, as_generato
 from rankplug.solver.result import SolverResult
 from rankplug.system.interruption import interruptible
 
-__all__ = ["iterate_path", "path"]
-
 
 def path(
     solver: Solver, data: AnyData, Cs: Sequence[float], *, random_state: RandomState = None

@@ -23,8 +23,6 @@ from rankplug.exceptions import (
 from rankplug.solver.base import Solver
 from rankplug.solver.result import SolverTags
 
-__all__ = ["SolverInfo", "list_solvers", "make_solver", "solver_class"]
-
 _GROUP = "rankplug.solvers"
 
 

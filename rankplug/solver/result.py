@@ -14,17 +14,6 @@ from rankplug.exceptions import DataError
 from rankplug.models import Model
 from rankplug.system.interruption import interrupted
 
-__all__ = [
-    "Callback",
-    "Monitor",
-    "Objective",
-    "Progress",
-    "SolverResult",
-    "SolverTags",
-    "Status",
-    "tells_apart",
-]
-
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 """By which share of the scores' size equal ones may differ."""
 _ITEMS_AT_ONCE = 2**12

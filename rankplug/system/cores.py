@@ -9,8 +9,6 @@ from typing import Any
 import joblib
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-__all__ = ["available_cores", "physical_memory", "survive_forks"]
-
 
 def available_cores() -> int:
     """The threads that a solver starts by default: the least of what limits there are.

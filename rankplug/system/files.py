@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import ModelFormatError
 
-__all__ = ["load_arrays", "load_numbers", "new_folder", "parse_json"]
-
 # What NumPy writes for arrays of numbers, truth values and text; its own reader evaluates more.
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_HEADER = re.compile(

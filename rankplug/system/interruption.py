@@ -26,22 +26,6 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import InterruptionWarning, warn_caller
 
-__all__ = [
-    "Overdue",
-    "Terminated",
-    "deferred",
-    "ending_loop",
-    "forget_interrupt",
-    "handled_by",
-    "interrupt",
-    "interrupted",
-    "interruptible",
-    "pieces",
-    "raise_if_lost",
-    "raise_if_overdue",
-    "stopped_by",
-]
-
 TWICE_WITHIN = 10.0
 """Seconds after a caught signal in which the next one is left to Python."""
 

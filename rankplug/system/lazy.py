@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["loader"]
-
 
 def loader(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package: each name comes from the module that `home` tells."""

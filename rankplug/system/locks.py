@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["Workers", "claimed_here", "locked", "locked_here", "private_file"]
-
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:

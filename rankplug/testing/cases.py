@@ -18,17 +18,6 @@ from rankplug.exceptions import ConvergenceWarning
 from rankplug.metrics import evaluate, evaluate_labels
 from rankplug.solver import Data, Solver, SolverResult, Task
 
-__all__ = [
-    "Case",
-    "Problem",
-    "assert_close",
-    "expect_refusal",
-    "list_arrays",
-    "make_problem",
-    "pair_accuracy",
-    "predict",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:

@@ -21,11 +21,8 @@ from typing import TypeAlias
 
 from rankplug.solver import Solver
 from rankplug.testing import checks_of_data as data
-from rankplug.testing import checks_of_objectives as objectives
 from rankplug.testing import checks_of_solvers as solvers
 from rankplug.testing.cases import Case
-
-__all__ = ["ContractCheck", "contract_checks"]
 
 Check: TypeAlias = Callable[[Case], None]
 Condition: TypeAlias = Callable[[Case], bool]
@@ -86,9 +83,9 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.states_name_and_tags, _always),
     (solvers.copies_are_equal, _always),
     (solvers.declares_its_parameters, _always),
-    (objectives.describes_its_objective, _always),
-    (objectives.changes_its_objective_with_the_minimum, _has_objective),
-    (objectives.agrees_with_solvers_of_its_objective, _has_objective),
+    (solvers.describes_its_objective, _always),
+    (solvers.changes_its_objective_with_the_minimum, _has_objective),
+    (solvers.agrees_with_solvers_of_its_objective, _has_objective),
     (solvers.returns_sensible_numbers, _always),
     (solvers.closes_the_gap, lambda case: case.solver.tags.duality_gap and case.has("tol")),
     (solvers.predicts_finite_scores, _always),

@@ -11,8 +11,6 @@ from rankplug.models import Model, linear_model
 from rankplug.parameters import Positive
 from rankplug.solver import Data, Monitor, Objective, Solver, SolverResult, SolverTags
 
-__all__ = ["PairDirection"]
-
 
 class PairDirection(Solver):
     r"""The mean direction from the worse to the better row of each pair, in closed form.

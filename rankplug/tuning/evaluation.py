@@ -23,18 +23,6 @@ from rankplug.solver import Data, Solver, SolverResult, iterate_path
 from rankplug.system.interruption import stopped_by
 from rankplug.tuning.records import Cost, PathStep, TrialStep
 
-__all__ = [
-    "Candidate",
-    "Evaluation",
-    "Fold",
-    "FoldResult",
-    "Stopped",
-    "Trainer",
-    "TuningTask",
-    "make_folds",
-    "train_here",
-]
-
 # Kept of each fold for the test of the pruner: enough for its power, and little to store.
 _SCORES_PER_FOLD = 500
 

@@ -19,28 +19,6 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-__all__ = [
-    "DETAILS",
-    "ERROR",
-    "JOURNAL",
-    "WORKER",
-    "Cost",
-    "PathStep",
-    "Pruner",
-    "Sampler",
-    "StudyInfo",
-    "TrialRecord",
-    "TrialState",
-    "TrialStep",
-    "TuneObserver",
-    "TuneProgress",
-    "TuneResult",
-    "combine",
-    "plain",
-    "to_record",
-    "uses_budget",
-]
-
 T = TypeVar("T")
 
 JOURNAL = "study.journal"

@@ -27,8 +27,6 @@ from rankplug.exceptions import ParameterError
 from rankplug.tuning.evaluation import Evaluation
 from rankplug.tuning.records import Pruner, Sampler, TrialStep, uses_budget
 
-__all__ = ["NoPruning", "TrialSampler", "make_pruning", "make_sampler"]
-
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
 _GRID_VALUES = 8  # of a range: about one for each power of ten of a usual range of C
@@ -107,11 +105,7 @@ class TrialSampler(BaseSampler):
         return sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
         """Forget the trial, which another process may have begun."""
         self._chosen.pop(trial.number, None)

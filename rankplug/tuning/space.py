@@ -16,8 +16,6 @@ from rankplug.solver import Data, Solver
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution, FloatDistribution
 
-__all__ = ["CPath", "PathOption", "Space", "plan_path", "read_space"]
-
 PathOption: TypeAlias = bool | int | Sequence[float]
 """The argument `path` of `rankplug.tune`."""
 

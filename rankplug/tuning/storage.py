@@ -24,16 +24,6 @@ from rankplug.exceptions import ParameterError, TuningError
 from rankplug.system.locks import Workers, locked, private_file
 from rankplug.tuning.records import JOURNAL, WORKER, TrialRecord, to_record
 
-__all__ = [
-    "STUDY_ID",
-    "JournalLock",
-    "Place",
-    "agree_on_space",
-    "fail_killed",
-    "left_behind",
-    "open_storage",
-]
-
 # Names of the attributes of a stored study; studies of all versions have them.
 STUDY_ID = "rankplug.id"
 """Tells a study from others of the same name, wherever they are kept."""

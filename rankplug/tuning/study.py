@@ -20,11 +20,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.exceptions import (
-    DuplicatedStudyError,
-    ExperimentalWarning,
-    UpdateFinishedTrialError,
-)
+from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning, UpdateFinishedTrialError
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
@@ -67,8 +63,6 @@ from rankplug.tuning.storage import (
     left_behind,
     open_storage,
 )
-
-__all__ = ["Study"]
 
 _log = logging.getLogger(__name__)
 

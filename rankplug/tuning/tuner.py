@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
 
-__all__ = ["tune"]
-
 
 @dataclass(frozen=True)
 class _ChoiceOrOptuna(Choice):

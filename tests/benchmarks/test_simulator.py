@@ -29,11 +29,7 @@ def load(simulator):
 @pytest.fixture
 def machine(simulator):
     return simulator.Machine(
-        n_cores=2,
-        core_bandwidth=100.0,
-        machine_bandwidth=150.0,
-        core_flops=1e9,
-        row_seconds=0.01,
+        n_cores=2, core_bandwidth=100.0, machine_bandwidth=150.0, core_flops=1e9, row_seconds=0.01
     )
 
 

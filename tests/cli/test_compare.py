@@ -335,10 +335,7 @@ def test_folds_and_seeds_can_be_chosen(command):
     ("options", "message"),
     [
         ([], "no baseline to compare with: --baseline NAME"),
-        (
-            ["--baseline", "week"],
-            "--set baseline: no solver of the name 'week'; did you",
-        ),
+        (["--baseline", "week"], "--set baseline: no solver of the name 'week'; did you"),
         (["--baseline", "weak", "--folds", "1"], "--set compare.folds: must be an integer >= 2"),
         (["--baseline", "weak", "--seeds", "1"], "--set compare.seeds: one seed repeats nothing"),
         (["--baseline", "weak", "--folds", "99"], "99 folds need 99 queries"),

@@ -95,11 +95,7 @@ def test_a_project_run_is_the_parent_of_the_solvers_runs(project, empty_store, m
     run = mlflow.projects.run(
         ".",
         entry_point="evaluate",
-        parameters={
-            "model": 'my "report"/model',
-            "data": "train set.txt",
-            "metrics": "mrr, err",
-        },
+        parameters={"model": 'my "report"/model', "data": "train set.txt", "metrics": "mrr, err"},
         env_manager="local",
     )
     assert run.get_status() == "FINISHED"

@@ -18,24 +18,10 @@ from rankplug.dask.reading import (
     read_partition,
     require_one_kind,
 )
-from rankplug.dask.worker import (
-    Message,
-    Opening,
-    Operation,
-    PartialSum,
-    add,
-    make_partition_shards,
-)
+from rankplug.dask.worker import Message, Opening, Operation, PartialSum, add, make_partition_shards
 from rankplug.exceptions import DataError
 from rankplug.objectives import Hinge, SmoothedHinge, SquaredHinge
-from rankplug.shards import (
-    Shard,
-    ShardState,
-    open_shards,
-    pair_totals,
-    pair_weights,
-    state_after,
-)
+from rankplug.shards import Shard, ShardState, open_shards, pair_totals, pair_weights, state_after
 
 N_FEATURES = 5
 
@@ -245,8 +231,7 @@ def test_queries_that_go_on_behind_a_border_are_found():
 
 
 @pytest.mark.parametrize(
-    "partitions",
-    [([7, 1], [2, 7]), ([1, 7, 2], [3], [7]), ([1, 7], [2, 7]), ([7, 1], [7, 2])],
+    "partitions", [([7, 1], [2, 7]), ([1, 7, 2], [3], [7]), ([1, 7], [2, 7]), ([7, 1], [7, 2])]
 )
 def test_queries_in_the_midst_of_several_partitions_are_errors_that_name_them(partitions):
     with pytest.raises(DataError, match=r"query 7 .*shuffle\('qid'\)"):

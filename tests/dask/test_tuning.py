@@ -157,10 +157,7 @@ def test_workers_train_and_this_process_does_not(client, tmp_path):
 
 @pytest.mark.parametrize("kind", ["folder", "object"])
 def test_a_study_goes_on_wherever_it_is_kept(client, tmp_path, kind):
-    storage = {
-        "folder": tmp_path / "study",
-        "object": optuna.storages.InMemoryStorage(),
-    }[kind]
+    storage = {"folder": tmp_path / "study", "object": optuna.storages.InMemoryStorage()}[kind]
     options = {"storage": storage, "n_jobs": 1}
     first = on_cluster(client, n_trials=2, **options)
     with pytest.raises(ParameterError, match="resume=True"):

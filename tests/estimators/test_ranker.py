@@ -197,11 +197,7 @@ def test_early_stopping(queries):
     )
     ranker = Ranker(solver, random_state=0)
     ranker.fit(
-        queries.X,
-        queries.y,
-        qid=queries.qid,
-        eval_set=(valid.X, valid.y),
-        eval_qid=valid.qid,
+        queries.X, queries.y, qid=queries.qid, eval_set=(valid.X, valid.y), eval_qid=valid.qid
     )
     assert ranker.result_.n_iter < 200
 

@@ -153,10 +153,7 @@ def test_the_default_signature_names_columns_and_an_optional_qid(models, tmp_pat
 
 @pytest.mark.parametrize(
     ("model", "options"),
-    [
-        (LinearModel([1.0, 2.0]), {}),
-        (LinearModel([1.0, 2.0], ["a", "b"]), {"signature": False}),
-    ],
+    [(LinearModel([1.0, 2.0]), {}), (LinearModel([1.0, 2.0], ["a", "b"]), {"signature": False})],
     ids=["no names", "no signature"],
 )
 def test_the_input_is_open_without_names_or_signature(model, options, tmp_path):

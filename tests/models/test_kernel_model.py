@@ -50,11 +50,7 @@ def test_norms_of_float32_do_not_overflow():
 
 @pytest.mark.parametrize(
     ("returned", "words"),
-    [
-        (np.zeros((2, 2)), "shape"),
-        (np.full((7, 4), np.nan), "NaN"),
-        ([["a"] * 4] * 7, "numbers"),
-    ],
+    [(np.zeros((2, 2)), "shape"), (np.full((7, 4), np.nan), "NaN"), ([["a"] * 4] * 7, "numbers")],
 )
 def test_functions_that_return_no_kernel(returned, words):
     with pytest.raises(DataError, match=words):
@@ -103,8 +99,7 @@ def test_a_function_of_the_callers_cannot_be_saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"kernel": "sigmoid"}, {"gamma": None}, {"degree": "two"}, {"sparse": True}],
+    "change", [{"kernel": "sigmoid"}, {"gamma": None}, {"degree": "two"}, {"sparse": True}]
 )
 def test_damaged_headers_are_an_error(tmp_path, change):
     model().save(tmp_path / "model")

@@ -14,12 +14,7 @@ from rankplug.objectives import (
     squared_hinge_objective,
 )
 from rankplug.shards import LocalShards, open_shards
-from tests.oracles import (
-    hinge_primal,
-    pair_differences,
-    squared_hinge_dual,
-    squared_hinge_primal,
-)
+from tests.oracles import hinge_primal, pair_differences, squared_hinge_dual, squared_hinge_primal
 
 REDUCTIONS = ["sum", "mean", "query-mean"]
 

@@ -416,7 +416,7 @@ def test_running_out_of_epochs_is_said():
 def test_large_queries_take_an_approximate_eigenvalue(monkeypatch):
     data = query_data(5)
     exact = solve(data)
-    monkeypatch.setattr("rankplug_plugins.sopopo.curvature._EXACT", 2)
+    monkeypatch.setattr("rankplug_plugins.sopopo.decompositions._EXACT", 2)
     for X in (data.X, sparse.csr_array(data.X)):
         same = RankingData.from_arrays(X, data.relevance, data.qid)
         assert solve(same).objective == pytest.approx(exact.objective, rel=1e-6)

@@ -92,8 +92,7 @@ def test_no_dual_point_exceeds_any_value(seed, top_k, scope):
 
 
 @given(
-    st.lists(st.integers(-30, 30).map(lambda v: v / 10), min_size=1, max_size=12),
-    st.integers(1, 6),
+    st.lists(st.integers(-30, 30).map(lambda v: v / 10), min_size=1, max_size=12), st.integers(1, 6)
 )
 def test_projections_onto_the_cone_are_optimal(v, k):
     """By Moreau: u in the cone, v - u in its polar, orthogonal; and u lies on its face."""

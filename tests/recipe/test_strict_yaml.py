@@ -80,10 +80,7 @@ def test_every_value_knows_its_line_and_key():
     ("text", "problem"),
     [
         ("a: 1\nb: 2\na: 3", "r.yaml:3: a: the key occurs twice (first in line 1)"),
-        (
-            "- x\n- b: 1\n  c: 2\n  b: 1",
-            "r.yaml:4: 1.b: the key occurs twice (first in line 2)",
-        ),
+        ("- x\n- b: 1\n  c: 2\n  b: 1", "r.yaml:4: 1.b: the key occurs twice (first in line 2)"),
         ("a: 1\n2: b", "r.yaml:2: a key must be text: quote it"),
         ("a: 1\ntrue: b", "r.yaml:2: a key must be text: quote it"),
         ("? [x]\n: 1", "r.yaml:1: a key must be text: quote it"),

@@ -268,16 +268,8 @@ def constant_features():
 @pytest.mark.parametrize(
     ("name", "make_data", "reason"),
     [
-        (
-            "larank",
-            noisy_documents,
-            "no better than w = 0 .*191.*worst pair.*'tree-tron'",
-        ),
-        (
-            "sopopo",
-            noisy_documents,
-            r"no better than w = 0 .* 8\).*decomposition='all-pairs'",
-        ),
+        ("larank", noisy_documents, "no better than w = 0 .*191.*worst pair.*'tree-tron'"),
+        ("sopopo", noisy_documents, r"no better than w = 0 .* 8\).*decomposition='all-pairs'"),
         ("toppush", noisy_documents, "optimum is w = 0.*top_k > 1"),
         ("a2dm2", noisy_documents, "optimum is w = 0.*toppush.*top_k > 1"),
         ("tree-tron", constant_features, "the same score to all rows of a query.*add others"),

@@ -168,11 +168,7 @@ def statuses(folder):
 
 @pytest.mark.parametrize(
     ("command", "number", "status"),
-    [
-        ("run", signal.SIGINT, 130),
-        ("train", signal.SIGTERM, 143),
-        ("compare", signal.SIGINT, 130),
-    ],
+    [("run", signal.SIGINT, 130), ("train", signal.SIGTERM, 143), ("compare", signal.SIGINT, 130)],
 )
 def test_a_command_ends_cleanly(rankplug_command, command, number, status):
     output = f"{command}-{status}"

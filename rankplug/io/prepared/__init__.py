@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from rankplug.io.prepared.folder import (
-    PreparedFolder,
-    is_folder,
-    open_prepared,
-    verify_prepared,
-)
+from rankplug.io.prepared.folder import PreparedFolder, is_folder, open_prepared, verify_prepared
 from rankplug.io.prepared.preparing import prepare
 
 __all__ = ["PreparedFolder", "is_folder", "open_prepared", "prepare", "verify_prepared"]

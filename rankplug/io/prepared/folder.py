@@ -17,8 +17,6 @@ from rankplug.exceptions import DataError
 from rankplug.io.prepared.manifest import Manifest, ShardSpan, read_manifest
 from rankplug.io.prepared.npy import Bar, Digests, map_array
 
-__all__ = ["PreparedFolder", "is_folder", "open_prepared", "verify_prepared"]
-
 
 @dataclass(frozen=True)
 class PreparedFolder:

@@ -18,8 +18,6 @@ from rankplug.io.files import InputFile
 from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_blocks, to_matrix
 from rankplug.io.table_files import Roles
 
-__all__ = ["Input", "Piece", "Position", "TableInput", "TextInput"]
-
 _CELLS_AT_ONCE = 1 << 20  # of a table: 8 MB as float64, of which a few copies are in memory
 
 

@@ -24,19 +24,6 @@ from rankplug.io.prepared.manifest import MANIFEST
 from rankplug.io.prepared.npy import Bar, GrowingFiles
 from rankplug.io.svmlight import TextPosition
 
-__all__ = [
-    "Arguments",
-    "Job",
-    "State",
-    "clear",
-    "partial_folder",
-    "partial_of",
-    "publish",
-    "remove",
-    "require_replaceable",
-    "sources_of",
-]
-
 _STATE = "state.json"
 _LOCK = "lock"
 _FIRST_FILES = {_LOCK, f"{_STATE}.tmp"}

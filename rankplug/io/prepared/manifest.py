@@ -19,18 +19,6 @@ from rankplug.data import ScaleName
 from rankplug.exceptions import DataError
 from rankplug.system.files import parse_json
 
-__all__ = [
-    "FEATURES",
-    "MANIFEST",
-    "TYPES",
-    "ArrayType",
-    "Manifest",
-    "ShardSpan",
-    "array_shapes",
-    "manifest_digest",
-    "read_manifest",
-]
-
 MANIFEST = "manifest.json"
 FEATURES: Mapping[str, tuple[str, ...]] = {"dense": ("features",), "sparse": ("values", "columns")}
 """The arrays of the features by layout; a shard's part of them has a digest of its own."""

@@ -23,17 +23,6 @@ from numpy.typing import NDArray
 from rankplug.exceptions import DataError
 from rankplug.system.interruption import raise_if_lost
 
-__all__ = [
-    "HEADER_BYTES",
-    "ArrayTypes",
-    "Bar",
-    "Digests",
-    "GrowingFiles",
-    "header",
-    "map_array",
-    "write_array",
-]
-
 HEADER_BYTES = 128  # what NumPy pads the header of an array with one or two axes to
 
 # A kill costs so much work at most. Saving waits for the disk, so it must not be done too often.
@@ -215,13 +204,7 @@ class Bar:
     """Progress bar of a pass over the data; written only if standard error is a terminal."""
 
     def __init__(
-        self,
-        name: str,
-        unit: str,
-        total: int | None = None,
-        *,
-        start: int = 0,
-        shown: bool = True,
+        self, name: str, unit: str, total: int | None = None, *, start: int = 0, shown: bool = True
     ) -> None:
         from tqdm import tqdm
 

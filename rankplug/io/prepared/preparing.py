@@ -41,8 +41,6 @@ from rankplug.io.prepared.raw_rows import RawRows, append_piece
 from rankplug.io.prepared.sealing import arrange, needs_arranging, seal
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
 
-__all__ = ["prepare"]
-
 _SHARD_BYTES = 1 << 27  # 128 MB: some of them fit into the memory of any worker
 
 _ARGUMENTS = {

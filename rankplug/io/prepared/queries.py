@@ -15,8 +15,6 @@ from rankplug.exceptions import DataError
 from rankplug.io.prepared.npy import GrowingFiles
 from rankplug.io.table_files import written_ids
 
-__all__ = ["Order", "QueryLog", "read_order"]
-
 _IDS = "ids.jsonl"
 _RUNS = "runs"
 _RUN = np.dtype([("query", "<i8"), ("rows", "<i8"), ("weight", "<f8")])

@@ -18,8 +18,6 @@ from rankplug.io.prepared.job import State
 from rankplug.io.prepared.npy import HEADER_BYTES, GrowingFiles
 from rankplug.io.svmlight import MOST_FEATURES
 
-__all__ = ["ROW_PTR", "RawRows", "append_piece"]
-
 ROW_PTR = "row_ptr.raw"
 """Where the values of each sparse row begin, as int64."""
 

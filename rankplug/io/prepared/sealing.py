@@ -38,8 +38,6 @@ from rankplug.io.prepared.npy import (
 from rankplug.io.prepared.queries import Order
 from rankplug.io.prepared.raw_rows import ROW_PTR, RawRows
 
-__all__ = ["arrange", "needs_arranging", "seal"]
-
 _BLOCK_ELEMENTS = 1 << 21  # 16 MB as float64, of which a few copies are in memory at a time
 _COPY_BYTES = 1 << 20
 _FOLDER = "arranged"
@@ -198,9 +196,7 @@ def _make_manifest(
             shards.append(ShardSpan(queries=(begin, end), rows=rows, values=values, sha256=sha256))
         arrays = {
             name: ArrayType(
-                dtype=dtype,
-                shape=shape,
-                sha256=None if name in features else digests.whole(name),
+                dtype=dtype, shape=shape, sha256=None if name in features else digests.whole(name)
             )
             for name, (dtype, shape) in types.items()
         }

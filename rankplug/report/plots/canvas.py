@@ -12,18 +12,6 @@ from itertools import count, cycle
 from typing import Any
 from xml.etree import ElementTree
 
-__all__ = [
-    "INK",
-    "NEGATIVE",
-    "POSITIVE",
-    "Canvas",
-    "Plot",
-    "Style",
-    "plain_log_axis",
-    "room_for",
-    "shorten",
-]
-
 # Colours of Okabe and Ito, which people of all colour visions tell apart.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK = "#010101"  # the page's text; black itself Matplotlib leaves out as SVG's default

@@ -12,8 +12,6 @@ from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
 from rankplug.report.report import Outcome, Report
 from rankplug.solver import Objective, Solver, make_solver
 
-__all__ = ["convergence", "same_objective"]
-
 _SMALLEST = 1e-12  # relative distances below it are errors of rounding
 
 

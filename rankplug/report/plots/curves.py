@@ -16,8 +16,6 @@ from rankplug.report.report import Outcome, Report
 from rankplug.report.statistics import CONFIDENCE
 from rankplug.solver import Data
 
-__all__ = ["curves", "roc_curve"]
-
 # Each of the first page of results, some beyond it.
 _CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50)
 _GRID = 200  # false positive rates of a curve: more than a plot has pixels for steps

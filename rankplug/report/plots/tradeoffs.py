@@ -12,8 +12,6 @@ from rankplug.report.report import ParetoTrials, Report, TuningSummary
 from rankplug.report.statistics import Comparison
 from rankplug.report.tables import cost
 
-__all__ = ["differences", "front", "learning", "tradeoffs", "tuning"]
-
 _AXES = {
     "train_seconds": ("Training time", "seconds", 1.0),
     "train_cpu_seconds": ("Processor time of training", "CPU seconds", 1.0),

@@ -14,8 +14,6 @@ from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, 
 from rankplug.report.report import Report
 from rankplug.solver import Data
 
-__all__ = ["weights"]
-
 _MOST_FEATURES = 15  # labels of one panel that are read without scrolling
 _BLOCK_ELEMENTS = 1 << 23  # of a block of rows: 64 MB
 
