@@ -121,24 +121,28 @@ def sparse_dot(const index[::1] indptr not None, const index[::1] indices not No
                const floating[::1] values not None, const double[::1] v not None,
                double[::1] z not None, const int64_t[::1] rows=None):
     """Write X v to `z`, X in compressed rows; with `rows`, ascending, for those only."""
+    cdef const index *columns = &indices[0] if indices.shape[0] > 0 else NULL
+    cdef const floating *x = &values[0] if values.shape[0] > 0 else NULL
     cdef int64_t i, n = z.shape[0]
     cdef const int64_t *chosen = _chosen(rows, n, indptr.shape[0] - 1)
     with nogil:
         for i in range(n):
             z[i] = _sparse_score(
-                &indptr[i if chosen == NULL else chosen[i]], &indices[0], &values[0], &v[0])
+                &indptr[i if chosen == NULL else chosen[i]], columns, x, &v[0])
 
 
 def sparse_transposed_dot(const index[::1] indptr not None, const index[::1] indices not None,
                           const floating[::1] values not None, const double[::1] u not None,
                           double[::1] g not None, const int64_t[::1] rows=None):
     """Add X' u to `g`, X all compressed rows or those at `rows`."""
+    cdef const index *columns = &indices[0] if indices.shape[0] > 0 else NULL
+    cdef const floating *x = &values[0] if values.shape[0] > 0 else NULL
     cdef int64_t i, n = u.shape[0]
     cdef const int64_t *chosen = _chosen(rows, n, indptr.shape[0] - 1)
     with nogil:
         for i in range(n):
             _add_sparse_row(
-                &indptr[i if chosen == NULL else chosen[i]], &indices[0], &values[0], u[i], &g[0])
+                &indptr[i if chosen == NULL else chosen[i]], columns, x, u[i], &g[0])
 
 
 def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices not None,
@@ -149,6 +153,8 @@ def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices 
 
     The rows of all but the largest queries are still in cache for their second use.
     """
+    cdef const index *columns = &indices[0] if indices.shape[0] > 0 else NULL
+    cdef const floating *x = &values[0] if values.shape[0] > 0 else NULL
     cdef int64_t q, b, e, i
     cdef const double *u
     cdef const int64_t[::1] query_ptr = pairs.queries.query_ptr
@@ -158,11 +164,11 @@ def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices 
             b = query_ptr[q]
             e = query_ptr[q + 1]
             for i in range(b, e):
-                z[i] = _sparse_score(&indptr[i], &indices[0], &values[0], &v[0])
+                z[i] = _sparse_score(&indptr[i], columns, x, &v[0])
             if pairs.queries.n_levels[q] > 1:
                 u = pairs.laplacian_of_query(q, &z[0])
                 for i in range(b, e):
-                    _add_sparse_row(&indptr[i], &indices[0], &values[0], u[i - b], &g[0])
+                    _add_sparse_row(&indptr[i], columns, x, u[i - b], &g[0])
 
 
 def sparse_moments(const index[::1] indptr not None, const index[::1] indices not None,
@@ -170,6 +176,8 @@ def sparse_moments(const index[::1] indptr not None, const index[::1] indices no
                    const double[::1] c not None, double[::1] first not None,
                    double[::1] out not None):
     """As `dense_moments`, for compressed rows; `first` must hold zeros, and will again."""
+    cdef const index *columns = &indices[0] if indices.shape[0] > 0 else NULL
+    cdef const floating *x = &values[0] if values.shape[0] > 0 else NULL
     cdef int64_t q, i, p, k
     cdef double total
     assert c.shape[0] == indptr.shape[0] - 1 and first.shape[0] == out.shape[0]
@@ -179,7 +187,7 @@ def sparse_moments(const index[::1] indptr not None, const index[::1] indices no
             for i in range(query_ptr[q], query_ptr[q + 1]):
                 total += c[i]
                 _add_sparse_moments(
-                    &indptr[i], &indices[0], &values[0], c[i], &first[0], &out[0])
+                    &indptr[i], columns, x, c[i], &first[0], &out[0])
             for p in range(indptr[query_ptr[q]], indptr[query_ptr[q + 1]]):
                 k = indices[p]
                 if first[k] != 0.0:
