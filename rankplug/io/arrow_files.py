@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from rankplug.data import tables
+from rankplug.data.queries import integers_or_strings
 from rankplug.exceptions import DataError
 from rankplug.io.files import InputFile, is_plain, problems
 from rankplug.io.table_files import Roles, TableFile
@@ -44,7 +45,10 @@ class ArrowFile(TableFile):
         if table.num_rows == 0:
             raise DataError(f"{self.file} holds no rows")
         self._check(table, roles)
-        return table, None if roles.ids is None else tables.column(table, roles.ids)
+        ids = None if roles.ids is None else tables.column(table, roles.ids)
+        if ids is not None and ids.dtype == object and not isinstance(ids[0], str):
+            integers_or_strings(ids, f"{self.file}, column {roles.ids!r}:")  # raises
+        return table, ids
 
     @override
     def batches(self, roles: Roles, n_rows: int, first_row: int = 0) -> Iterator[tuple[Any, float]]:

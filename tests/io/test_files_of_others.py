@@ -10,7 +10,9 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from rankplug import prepare, read_data
 from rankplug.data import RankingData
@@ -220,3 +222,18 @@ def test_features_are_as_many_for_one_reader_as_for_the_other(tmp_path, read):
         read(file)
     file.write_text(f"1 qid:1 {2**31 - 1}:1\n")
     assert read(file).n_features == 2**31 - 1
+
+
+@pytest.mark.parametrize("read", [whole, prepared])
+def test_queries_are_named_by_bytes(tmp_path, read):
+    ids = pa.array([b"\xff" * 16, b"\xff" * 16, b"b" * 16], pa.binary(16))
+    file = tmp_path / "data.parquet"
+    parquet.write_table(pa.table({"label": [1, 0, 1], "qid": ids, "a": [1, 2, 3]}), file)
+    assert read(file).query_ids.tolist() == [b"\xff" * 16, b"b" * 16]
+
+
+def test_queries_that_have_no_names_are_told_with_file_and_column(tmp_path):
+    file = tmp_path / "data.parquet"
+    parquet.write_table(pa.table({"label": [1, 0], "search": [[1], [2]], "a": [1, 2]}), file)
+    with pytest.raises(DataError, match=r"data\.parquet, column 'search': mixes values of types"):
+        whole(file, qid="search")

@@ -35,7 +35,7 @@ TYPES = {
     "row_ptr": r"<i[48]",
     "relevance": r"<f8",
     "query_ptr": r"<i8",
-    "query_ids": r"[<|][iufbUmM]\d+(\[\w+\])?",
+    "query_ids": r"[<|][iufbUSmM]\d+(\[\w+\])?",
     "query_weight": r"<f8",
     "order": r"<i8",
     "factor": r"<f8",

@@ -51,10 +51,12 @@ class QueryLog:
         known = len(self._numbers)
         # Python values that JSON keeps as they are.
         keys: list[Any] = (ids.view(np.int64) if ids.dtype.kind in "mM" else ids).tolist()
+        if ids.dtype.kind == "S":
+            keys = [key.decode("latin-1") for key in keys]
         numbers = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
         new = [key for key, number in zip(keys, numbers, strict=True) if number >= known]
         if new:
-            kind = ids.dtype.str if ids.dtype.kind != "U" else "<U"
+            kind = {"U": "<U", "S": "|S"}.get(ids.dtype.kind, ids.dtype.str)
             lines = (json.dumps([kind, key]) for key in dict.fromkeys(new))
             self._files.append(_IDS, "".join(f"{line}\n" for line in lines).encode())
         return numbers
@@ -137,6 +139,8 @@ def _query_ids(folder: Path, written: bool) -> NDArray[Any]:
     (kind,) = kinds
     if kind == "<U":
         return written_ids(pa.array(keys, pa.string())) if written else np.array(keys)
+    if kind == "|S":
+        return np.array([key.encode("latin-1") for key in keys])
     if np.dtype(kind).kind in "mM":
         return np.array(keys, dtype=np.int64).view(kind)
     return np.array(keys, dtype=kind)
