@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rankplug import __version__
 from rankplug.data import Matrix, ScaleName, Scaling, even_spans, fit_scaling_to_blocks
 from rankplug.data.arrays import index_type
 from rankplug.io.prepared.job import Job, State
@@ -201,7 +201,7 @@ def _make_manifest(
             for name, (dtype, shape) in types.items()
         }
     return Manifest(
-        rankplug=__version__,
+        rankplug=version("rankplug"),
         n_samples=raw.n_rows,
         n_queries=len(order.query_ids),
         n_features=raw.n_features,
