@@ -127,10 +127,10 @@ def _parse_features(
     if not records:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=dtype)
     # In Arrow's own memory: a thread of Arrow may be the last to let go of it, see `arrow_source`.
-    copy = pa.BufferOutputStream()
-    copy.write(records)
+    copy = pa.allocate_buffer(len(records))
+    np.frombuffer(copy, np.uint8)[:] = np.frombuffer(records, np.uint8)
     table = csv.read_csv(
-        pa.BufferReader(copy.getvalue()),
+        pa.BufferReader(copy),
         csv.ReadOptions(column_names=["index", "value"]),
         csv.ParseOptions(delimiter=":", quote_char=False),
         csv.ConvertOptions(
@@ -140,9 +140,10 @@ def _parse_features(
     indices, values = table.column("index").to_numpy(), table.column("value").to_numpy()
     small = index_type(int(indices.max()) + shift)
     with np.errstate(over="ignore"):  # reported as infinite values later
-        return indices.astype(small) + small(shift), values.astype(
-            dtype
-        )  # copies, which can be written
+        indices, values = np.require(indices, small, "W"), np.require(values, dtype, "W")
+    if shift:
+        indices += small(shift)
+    return indices, values
 
 
 def _is_valid(rows: ParsedRows, n_features: int | None) -> bool:
