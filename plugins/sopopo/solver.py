@@ -126,7 +126,8 @@ class Sopopo(KernelSolver):
             largest = float(self._make_kernel(data).diagonal(data.X).max())
         else:
             largest = largest_squared_norm(data)
-        return float(np.diff(levels).min()) / (4.0 * largest * total)
+        with np.errstate(divide="ignore"):  # features so small that their squares are 0
+            return float(np.diff(levels).min() / np.float64(4.0 * largest * total))
 
     def check(self, data: Data) -> None:
         """Raise what `solve` would raise about the parameters and the data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import math
@@ -28,6 +29,9 @@ MAX_REQUEST_MB = "RANKPLUG_MAX_REQUEST_MB"
 
 # 7,000 rows of 700 features as JSON; MLflow holds them in memory several times over.
 _DEFAULT_MB = "100"
+# How long, and how many times the limit, a request that is refused may go on before the answer.
+_SECONDS_TO_FINISH = 2.0
+_LIMITS_TO_FINISH = 8
 _SERVER = "mlflow.pyfunc.scoring_server"
 
 
@@ -173,22 +177,23 @@ class RequestLimit:
             return
         length = dict(scope["headers"]).get(b"content-length", b"0")
         too_long = length.isdigit() and int(length) > self.most
-        body = bytearray()
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(self.seconds):
-                more = not too_long
-                while more:
+                while more and not too_long:
                     message = await receive()
                     if message["type"] != "http.request":  # the client has hung up
                         return
                     body += message.get("body", b"")
                     too_long = len(body) > self.most
-                    more = message.get("more_body", False) and not too_long
+                    more = message.get("more_body", False)
         except TimeoutError:
             text = f"the request did not come within {self.seconds:g} seconds"
             await _refuse(send, 408, f"{text}: send fewer rows at a time.")
             return
         if too_long:
+            if more:
+                await self._discard(receive)
             text = f"the request is longer than {self.most:,} bytes: send fewer rows at a time"
             await _refuse(send, 413, f"{text}, or start the server with a larger {MAX_REQUEST_MB}.")
             return
@@ -198,6 +203,17 @@ class RequestLimit:
             return whole.pop() if whole else await receive()
 
         await self.app(scope, replay, send)
+
+    async def _discard(self, receive: Receive) -> None:
+        """Take a little more: a client that is still sending may not see an answer."""
+        n_bytes = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_FINISH):
+                while n_bytes < _LIMITS_TO_FINISH * self.most:
+                    message = await receive()
+                    if not message.get("more_body", False):
+                        return
+                    n_bytes += len(message.get("body", b""))
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

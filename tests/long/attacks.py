@@ -89,6 +89,7 @@ def quietly(call, *args, **kwargs):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", ".*the optimum is w = 0", UserWarning)
+        warnings.filterwarnings("ignore", ".*which ranks nothing", UserWarning)
         warnings.filterwarnings("ignore", "X has feature names, but", UserWarning)
         return call(*args, **kwargs)
 

@@ -60,7 +60,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     monkeypatch.setattr(turn, "measure", lambda model, data: {})
     monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
-    monkeypatch.setattr("rankplug.report.costs._give_back_memory", lambda: None)  # slow
+    monkeypatch.setattr("rankplug.report.costs._start_of_peak", lambda: None)  # slow
     monkeypatch.chdir(tmp_path)
     Path("hostile.yaml").write_text(RECIPE)
     table(Path("train.csv"))

@@ -206,7 +206,7 @@ TEXT = {
     "unsorted": ("0 qid:1 2:1 1:2\n", Refused("comes after")),
     "index of 2^63": (f"0 qid:1 {2**63}:1\n", Refused("too large")),
     "long index": (f"0 qid:1 {'9' * 5000}:1\n", Refused("too large|whole number")),
-    "huge index": ("0 qid:1 4000000000000000000:1\n1 qid:1 1:1\n", WORKS),
+    "huge index": ("0 qid:1 4000000000000000000:1\n1 qid:1 1:1\n", Refused("too large")),
     "no colon": ("0 qid:1 7\n", Refused("not of the form index:value")),
     "empty qid": ("0 qid: 1:1\n", Refused("nothing after 'qid:'")),
     "two qids": ("0 qid:1 qid:2 1:1\n", Refused("the qid stands once")),
@@ -233,9 +233,6 @@ def test_text(name, tmp_path):
         assert_refused(outcome.message, read_data, path)
         return
     data = quietly(read_data, path)
-    if name == "huge index":
-        assert data.X.shape == (2, 4 * 10**18)
-        return
     X = data.X.toarray() if hasattr(data.X, "toarray") else data.X
     np.testing.assert_array_equal(X, [[1.0, 2.0], [0.0, 3.0]])
     np.testing.assert_array_equal(data.relevance, [0.0, 1.0])
@@ -249,8 +246,6 @@ def test_batches_of_text(name, tmp_path):
     batches = read_batches(path, n_features=2, batch_rows=1)
     if isinstance(outcome, Refused) and name not in ("no features", "two qids"):
         assert_refused(f"{outcome.message}|unseen|there is no qid", list, batches)
-    elif name == "huge index":
-        assert_refused("feature 4000000000000000000 is unseen", list, batches)
     elif name in ("no features", "plain"):
         assert len(quietly(list, batches)) == 2
 
