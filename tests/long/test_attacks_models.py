@@ -1,5 +1,6 @@
 """Every kind of model under hostile features: by itself, as a pyfunc, and served."""
 
+import inspect
 import json
 
 import mlflow
@@ -251,7 +252,7 @@ BODIES = {
 def test_served(name, saved):
     model = saved(name)
     schema = model.metadata.get_input_schema()
-    guarded = serving._guard(scoring_server.invocations, scoring_server)
+    guarded = serving._guard(inspect.unwrap(scoring_server.invocations), scoring_server)
     for what, (body, expected) in BODIES.items():
         try:
             answer = guarded(body.encode(), "application/json", model, schema)

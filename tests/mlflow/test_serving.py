@@ -1,6 +1,7 @@
 """Logged models behind MLflow's scoring server: every payload form, and no bad request is a 500."""
 
 import http.client
+import inspect
 import json
 import os
 import shutil
@@ -290,7 +291,7 @@ def invocations(request, tmp_path_factory):
     names = ["a", "b", "c"] if request.param == "named" else None
     rankplug.mlflow.save_model(LinearModel(MODEL.coef, names), folder)
     model = mlflow.pyfunc.load_model(str(folder))
-    guarded = serving._guard(scoring_server.invocations, scoring_server)
+    guarded = serving._guard(inspect.unwrap(scoring_server.invocations), scoring_server)
     schema = model.metadata.get_input_schema()
     return lambda body, content_type=JSON: guarded(body, content_type, model, schema)
 
