@@ -8,7 +8,6 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData
 from rankplug.models import Model
 from rankplug.parameters import Count, Integer, Positive
 from rankplug.solver import Data, KernelSolver, Monitor, Objective, SolverResult, Status
@@ -154,10 +153,9 @@ class LaRank(KernelSolver):
         if self.kernel == "linear":
             weights = LinearWeights(data, layout)
         else:
-            labels = data.labels if isinstance(data, LabelRankingData) else None
-            many_steps = self.schedule == "adaptive"
+            kernel, many_steps = self._make_kernel(data), self.schedule == "adaptive"
             weights = KernelWeights(
-                data.X, labels, layout, patterns, self._make_kernel(data), self.cache_mb, many_steps
+                data.X, data.labels, layout, patterns, kernel, self.cache_mb, many_steps
             )
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)

@@ -25,7 +25,6 @@ from packaging.specifiers import SpecifierSet
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 
-from rankplug.data import RankingData
 from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, measure_data, parse_metric
 from rankplug.mlflow import _private
@@ -328,6 +327,6 @@ def _to_plain(value: Any) -> Any:
 def _evaluate(scores: Any, data: Data) -> dict[str, float]:
     """The usual metrics, but those that have no meaning for such relevance."""
     known = data.relevance[~np.isnan(data.relevance)]
-    usual = DEFAULT_METRICS if isinstance(data, RankingData) else DEFAULT_LABEL_METRICS
+    usual = DEFAULT_METRICS if data.labels is None else DEFAULT_LABEL_METRICS
     suitable = [name for name in usual if parse_metric(name).suits(known)]
     return {name: one.mean() for name, one in measure_data(data, scores, suitable).items()}

@@ -32,7 +32,6 @@ from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import Schema, TensorSpec
 
 from rankplug import __version__
-from rankplug.data import RankingData
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.flavor import save_model
 from rankplug.mlflow.store import Store, environment_defaults
@@ -231,8 +230,8 @@ def describe_input(
     features = Schema([TensorSpec(np.dtype(data.X.dtype), (-1, data.n_features))])
     targets = Schema([TensorSpec(data.relevance.dtype, (-1, *data.relevance.shape[1:]))])
     profile = {"num_rows": data.n_samples, "num_features": data.n_features}
-    if isinstance(data, RankingData):
-        profile["num_queries"] = data.n_queries
+    if data.n_labels is None:
+        profile["num_queries"] = data.n_examples
     else:
         profile["num_labels"] = data.n_labels
     dataset = Dataset(

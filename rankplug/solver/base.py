@@ -314,7 +314,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         if value is not None and zero is not None and value >= zero:
             why = f"is no better than w = 0 (objective {value:g}, that of 0 {zero:g}), which ranks"
         elif not tells_apart(result.model, data):
-            items = "rows of a query" if isinstance(data, RankingData) else "labels of an instance"
+            items = "rows of a query" if data.n_labels is None else "labels of an instance"
             why = f"gives the same score to all {items}, which ranks"
         else:
             return None

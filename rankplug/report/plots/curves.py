@@ -34,8 +34,7 @@ def curves(report: Report, canvas: Canvas) -> list[Plot]:
 
 
 def _draw_ndcg(report: Report, test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
-    longest = test.sizes.max() if isinstance(test, RankingData) else test.n_labels
-    cutoffs = [k for k in _CUTOFFS if k <= longest]
+    cutoffs = [k for k in _CUTOFFS if k <= test.sizes.max()]
     if len(cutoffs) < 2:
         return []
     # The recipe's own NDCG if it has one, so that gain and discount are the same.

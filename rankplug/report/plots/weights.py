@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import RankingData, row_blocks
+from rankplug.data import row_blocks
 from rankplug.models import LinearModel, Model, ScaledModel
 from rankplug.report.plots.canvas import INK, NEGATIVE, POSITIVE, Canvas, Plot, room_for, shorten
 from rankplug.report.report import Report
@@ -75,7 +75,7 @@ def _deviation(data: Data) -> NDArray[np.float64]:
     for rows in row_blocks(data.X, _BLOCK_ELEMENTS):
         scaler.partial_fit(data.X[rows])
     deviation: NDArray[np.float64] = np.sqrt(scaler.var_)
-    if isinstance(data, RankingData) and data.scaling is not None:
+    if data.scaling is not None:
         deviation /= data.scaling.factor
     return deviation
 
