@@ -15,9 +15,10 @@ from typing import Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
-from optuna.exceptions import StorageInternalError
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, Trial
 from optuna.trial import TrialState as State
 
 from rankplug.exceptions import ParameterError, TuningError
@@ -193,7 +194,23 @@ def fail_killed(study: Study, workers: Workers, own: str) -> None:
     for trial in study.get_trials(deepcopy=False, states=(State.RUNNING,)):
         worker = trial.user_attrs.get(WORKER)
         if not (others if worker is None else workers.alive(worker)):
-            study.tell(trial.number, state=State.FAIL, skip_if_finished=True)
+            end_trial(study, trial.number, state=State.FAIL)
+
+
+def end_trial(
+    study: Study,
+    trial: Trial | int,
+    values: Sequence[float] | None = None,
+    state: State | None = None,
+) -> FrozenTrial:
+    """End a trial, unless it has ended: the trial as it is stored.
+
+    Optuna looks first and writes then; another process may end the trial in between.
+    """
+    try:
+        return study.tell(trial, values, state=state, skip_if_finished=True)
+    except UpdateFinishedTrialError:
+        return study.tell(trial, values, state=state, skip_if_finished=True)
 
 
 def left_behind(study: Study, workers: Workers) -> Sequence[TrialRecord]:

@@ -59,6 +59,7 @@ from rankplug.tuning.storage import (
     STUDY_ID,
     Place,
     agree_on_space,
+    end_trial,
     fail_killed,
     left_behind,
     open_storage,
@@ -297,7 +298,7 @@ class _Trials:
             trial = self.study.ask(self.sampler.distributions)
             if plan.used_up(self.study, before=trial.number):
                 # A process of another machine was faster.
-                self.study.tell(trial, state=State.FAIL)
+                end_trial(self.study, trial, state=State.FAIL)
                 return None
             trial.set_user_attr(WORKER, self.worker)
         plan.observer.trial_started(trial.number, dict(trial.params))
@@ -350,9 +351,9 @@ class _Trials:
         self.failures_in_a_row = 0
         trial.set_user_attr(DETAILS, evaluation.details())
         if pruned:
-            return self.study.tell(trial, state=State.PRUNED, skip_if_finished=True)
+            return end_trial(self.study, trial, state=State.PRUNED)
         self.pruning.keep(trial, evaluation)
-        return self.study.tell(trial, values, skip_if_finished=True)
+        return end_trial(self.study, trial, values)
 
     def _fail(self, trial: Trial, evaluation: Evaluation, error: str | None = None) -> FrozenTrial:
         """End a trial without a result; without an error it counts as killed."""
@@ -361,7 +362,7 @@ class _Trials:
                 self.failures_in_a_row += 1
                 trial.set_user_attr(ERROR, error)
                 trial.set_user_attr(DETAILS, evaluation.details())
-        return self.study.tell(trial, state=State.FAIL, skip_if_finished=True)
+        return end_trial(self.study, trial, state=State.FAIL)
 
 
 def _reason(trial: Trial, error: Exception) -> str:

@@ -15,6 +15,7 @@ import pytest
 import rankplug
 from rankplug.exceptions import ParameterError
 from rankplug.tuning import TuneObserver, tune
+from rankplug.tuning.storage import end_trial
 
 WORKER = """
 import os, sys
@@ -23,6 +24,7 @@ import rankplug
 from rankplug.models import LinearModel
 from rankplug.solver import SolverResult
 from rankplug.tuning import TuneObserver, tune
+from rankplug.tuning.storage import end_trial
 
 rng = np.random.default_rng(0)
 data = rankplug.RankingData.from_arrays(
@@ -235,6 +237,23 @@ def test_processes_end_with_the_same_best_trial(tmp_path, kind, killed):
     assert states.count("complete") == n_trials
     assert states.count("killed") == len(states) - n_trials == killed
     assert not list(tmp_path.glob("*.worker"))
+
+
+@pytest.mark.parametrize("state", ["COMPLETE", "FAIL", "PRUNED"])
+def test_a_trial_that_another_process_ends_at_this_moment(state):
+    class Raced(optuna.storages.InMemoryStorage):
+        def set_trial_state_values(self, trial_id, state, values=None):
+            if state.is_finished():
+                super().set_trial_state_values(trial_id, optuna.trial.TrialState.FAIL)
+            return super().set_trial_state_values(trial_id, state, values)
+
+    study = optuna.create_study(storage=Raced())
+    state = optuna.trial.TrialState[state]
+    values = [1.0] if state.name == "COMPLETE" else None
+    by_number, by_trial = study.ask().number, study.ask()
+    for trial in (by_number, by_trial):
+        assert end_trial(study, trial, values, state).state.name == "FAIL"
+        assert end_trial(study, trial, values, state).state.name == "FAIL"
 
 
 def ranking_data(seed=0):
