@@ -120,12 +120,3 @@ def test_the_roles_in_comments_exist(tmp_path, overrides):
     recipe = load_recipe(tmp_path / "mine.yaml")
     assert recipe.data.valid == tmp_path / "vali.txt"
     assert recipe.data.features == ("bm25", "pagerank")
-
-
-def test_the_recipes_that_the_readme_names_exist():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"rankplug run ([\w./-]+)", readme)
-    named += re.findall(r"recipe=([\w./-]+)", readme)
-    ours = [name for name in named if not name.startswith(("my", "path", "runs"))]
-    for name in ours:
-        assert name in packaged_recipes() or (ROOT / name).is_file(), name
