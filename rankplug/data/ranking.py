@@ -59,6 +59,9 @@ class RankingData(PreferenceData):
         they were given.
     query_column : str or None
         Name of the column that held the query ids, where they were in a column with a name.
+    id_columns : tuple of str
+        Columns beside the features that name the rows, such as a document's id: models remember
+        them, so that they stand beside their predictions.
     """
 
     task: ClassVar[Task] = "query-document"
@@ -73,6 +76,7 @@ class RankingData(PreferenceData):
     order: NDArray[np.int64] | None = None
     scaling: Scaling | None = None
     query_column: str | None = None
+    id_columns: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -262,6 +266,7 @@ class RankingData(PreferenceData):
             self.feature_names,
             scaling=self.scaling,
             query_column=self.query_column,
+            id_columns=self.id_columns,
         )
 
     take_queries = take
@@ -280,6 +285,7 @@ class RankingData(PreferenceData):
             parts[0].feature_names,
             scaling=parts[0].scaling,
             query_column=parts[0].query_column,
+            id_columns=parts[0].id_columns,
         )
 
 

@@ -36,12 +36,16 @@ class Model(ABC):
     query_column : str or None
         The column in which the model looks for the queries when it ranks; None if it was not
         trained on several.
+    id_columns : tuple of str
+        Columns that name the rows, such as a document's id: they are no features, but where the
+        data have them, they stand beside the predictions.
     """
 
     kind: ClassVar[str]
     requires: tuple[str, ...] = ()  # packages beyond rankplug's own that it needs to predict
     feature_names: tuple[str, ...] | None = None
     query_column: str | None = None
+    id_columns: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -124,7 +128,8 @@ class Model(ABC):
             with new_folder(path) as folder:
                 content = self._write(folder)
                 features = self.n_features, self.feature_names
-                write_header(folder, self.kind, *features, self.query_column, content)
+                columns = self.query_column, self.id_columns
+                write_header(folder, self.kind, *features, *columns, content)
         except OSError as error:
             if error.filename is not None or error.errno is None:
                 raise

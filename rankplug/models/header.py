@@ -28,6 +28,7 @@ def write_header(
     n_features: int,
     feature_names: tuple[str, ...] | None,
     query_column: str | None,
+    id_columns: tuple[str, ...],
     model: Mapping[str, Any],
 ) -> None:
     """Describe the model whose files are in the folder; `model` is what its own kind wants kept."""
@@ -42,6 +43,8 @@ def write_header(
     }
     if query_column is not None:
         header["query_column"] = query_column
+    if id_columns:
+        header["id_columns"] = id_columns
     header["sha256"] = _content_sha256(header)
     (folder / HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
 
@@ -70,6 +73,9 @@ def read_header(folder: Path) -> dict[str, Any]:
     # Models of 0.1 do not have it.
     if not (header.get("query_column") is None or is_text(header["query_column"])):
         wrong.append("query_column")
+    ids = header.get("id_columns", [])
+    if not (isinstance(ids, list) and all(map(is_text, ids))):
+        wrong.append("id_columns")
     if wrong:
         raise ModelFormatError(f"{folder / HEADER}: {', '.join(wrong)} missing or of a wrong type")
     if any(Path(name).name != name for name in header["files"]):

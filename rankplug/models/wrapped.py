@@ -96,6 +96,7 @@ class WrappedModel(Model):
         self.model = model
         self.requires = model.requires
         self.query_column = model.query_column
+        self.id_columns = model.id_columns
 
     @property
     def n_features(self) -> int:

@@ -275,6 +275,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         result.model.feature_names = data.feature_names
         if not isinstance(data, LabelRankingData) and data.n_queries > 1:
             result.model.query_column = data.query_column or tables.QUERY_COLUMN
+        result.model.id_columns = getattr(data, "id_columns", ())
         return replace(
             result,
             status=status,

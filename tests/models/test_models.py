@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import sparse
 
-from rankplug import load_model
+from rankplug import RankingData, load_model, make_solver
+from rankplug.data import Scaling
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import SCHEMA_VERSION, LabelLinearModel, LinearModel
+from rankplug.models import SCHEMA_VERSION, LabelLinearModel, LinearModel, scaled_model
 
 NAMES = ("BM25", "größe", "ページ", 'quo"te', "a/b")
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -168,6 +170,21 @@ def test_feature_names_survive(folder):
     assert load_model(str(folder)).feature_names == NAMES
 
 
+def test_the_columns_of_ids_are_remembered(tmp_path, coef):
+    """From the data through training, scaling and the file."""
+    rng = np.random.default_rng(0)
+    data = RankingData.from_arrays(rng.normal(size=(9, 2)), range(9), np.repeat([0, 1, 2], 3))
+    data = replace(data, id_columns=("doc_id", "url"))
+    kept = RankingData.stack([data.take([1]), data.take([0, 2])])
+    model = make_solver("tree-tron").solve(kept).model
+    scaled = scaled_model(model, Scaling(None, np.ones(2)))
+    scaled.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").id_columns == ("doc_id", "url")
+    LinearModel(coef).save(tmp_path / "other")
+    assert load_model(tmp_path / "other").id_columns == ()
+    assert "id_columns" not in json.loads((tmp_path / "other" / "model.json").read_text())
+
+
 def test_a_loaded_model_can_be_saved(folder, tmp_path):
     load_model(folder).save(tmp_path / "again")
     for file in ("model.json", "arrays.npz"):
@@ -291,6 +308,7 @@ def test_wrong_arrays(folder, wrong):
         ({"kind": 3}, "kind missing or of a wrong type"),
         ({"n_features": 6}, "6 feature"),
         ({"n_features": "5", "model": []}, "n_features, model missing or of a wrong type"),
+        ({"id_columns": ["a", 1]}, "id_columns"),
         ({"feature_names": ["a"]}, "1 feature names for 5 features"),
         ({"feature_names": "abcde"}, "feature_names missing or of a wrong type"),
         ({"feature_names": [1, 2, 3, 4, 5]}, "feature_names missing or of a wrong type"),
