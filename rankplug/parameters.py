@@ -22,6 +22,7 @@ __all__ = [
     "ChoiceOrFunction",
     "Count",
     "Integer",
+    "OpenParameters",
     "Optional",
     "Parameter",
     "Positive",
@@ -38,6 +39,10 @@ class Parameter:
     def accepts(self, value: Any) -> bool:
         """Whether `value` is allowed."""
         raise NotImplementedError
+
+    def mistake(self, value: Any) -> str | None:
+        """What is wrong within a value that is refused though it is of the right kind."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,28 @@ class Optional(Parameter):
         return f"None or {self.inner}"
 
 
+class OpenParameters(Parameter):
+    """None, or a mapping of parameters that a library names; a subclass knows which there are.
+
+    A single one is set, and searched, as ``params__max_delta_step`` if the mapping is ``params``.
+    """
+
+    def accepts(self, value: Any) -> bool:
+        """Whether `value` is a mapping in which nothing is wrong."""
+        return value is None or (self._is_mapping(value) and self.mistake(value) is None)
+
+    def mistake(self, value: Any) -> str | None:
+        """Which of the parameters are unknown, cannot be set here, or have wrong values."""
+        return self.find_mistake(value) if self._is_mapping(value) else None
+
+    def find_mistake(self, given: Mapping[str, Any]) -> str | None:
+        """What is wrong with these parameters."""
+        raise NotImplementedError
+
+    def _is_mapping(self, value: Any) -> bool:
+        return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
 Positive: TypeAlias = Annotated[float, Real(0)]
 Count: TypeAlias = Annotated[int, Integer(1)]
 Threads: TypeAlias = Annotated[int | None, Optional(Integer(1))]
@@ -191,7 +218,7 @@ def check_parameters(
 ) -> None:
     """Raise `ParameterError` that lists every value that is not allowed."""
     wrong = [
-        f"{name}={values[name]!r} (must be {parameter})"
+        f"{name}={values[name]!r} ({parameter.mistake(values[name]) or f'must be {parameter}'})"
         for name, parameter in allowed.items()
         if not parameter.accepts(values[name])
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -13,9 +13,12 @@ import numpy as np
 from rankplug.boosting import ranking_metric
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.models import Model
-from rankplug.parameters import Count, Integer, Parameter, Real, Threads
+from rankplug.parameters import Count, Integer, OpenParameters, Parameter, Real, Threads
+from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult
 from rankplug.system.cores import available_cores, survive_forks
+from rankplug_plugins.boosting.constraints import read_constraints
+from rankplug_plugins.boosting.open_parameters import LibraryParameters, first_sentence
 
 _LARGEST_SEED = 2**31 - 1  # both libraries keep it in 32 bits
 
@@ -48,6 +51,8 @@ class Training:
         None if all rounds are to be built.
     native : dict
         The parameters of trees under the library's names; those of the objective are not in it.
+    given : dict
+        The caller's own, `BoostedTrees.params`, which come last.
     monitor : Monitor
     start : Model or None
         To whose scores the trees add; None is 0.
@@ -56,6 +61,7 @@ class Training:
     data: Any
     valid: Data | None
     native: dict[str, Any]
+    given: dict[str, Any]
     monitor: Monitor
     start: Model | None
 
@@ -93,6 +99,11 @@ class BoostedTrees(Solver):
         without a relevant document.
     n_threads : int, optional
         None leaves the choice to the library: all processors.
+    params : mapping, optional
+        Any other parameters of the library by its own names, such as ``{"max_delta_step": 1,
+        "monotone_constraints": {"price": -1}}``; one of them is set, or searched by `tune`, as
+        ``params__max_delta_step``. Constraints name columns, or number them from 0. Names that
+        the library does not know are refused, and so is what would not leave a ranker.
     """
 
     library: ClassVar[str]
@@ -109,6 +120,22 @@ class BoostedTrees(Solver):
     early_stopping_rounds: Count | None = None
     eval_metric: Annotated[str, _MetricName()] = "ndcg@10"
     n_threads: Threads = None
+    params: Annotated[Mapping[str, Any] | None, OpenParameters()] = None
+
+    def check(self, data: Data | RemoteRankingData) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        super().check(data)
+        self._read_params(data)
+
+    def _read_params(self, data: Data | RemoteRankingData) -> dict[str, Any]:
+        """The caller's parameters of the library, features by number."""
+        if not self.params:
+            return {}
+        library = self.parameters["params"]
+        assert isinstance(library, LibraryParameters)
+        given = library.resolve(self.params)
+        names = getattr(data, "feature_names", None)
+        return {**given, **read_constraints(given, names, data.n_features)}
 
     def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """Number, shrinkage and size of the trees, and what each of them sees."""
@@ -156,8 +183,9 @@ class BoostedTrees(Solver):
         """Grow trees that add to the scores of `start`, which are 0 if it is None."""
         survive_forks()
         held_out, native = self._check_valid(valid), self._native_parameters(rng)
+        given = self._read_params(data)
         with self._translate_errors():
-            model = self._grow(Training(data, held_out, native, monitor, start))
+            model = self._grow(Training(data, held_out, native, given, monitor, start))
         n_rounds = int(monitor.history[-1]["n_iter"]) if monitor.history else 0
         return SolverResult(
             model=model,
@@ -196,6 +224,11 @@ class BoostedTrees(Solver):
             remedy = ""
             if "too large" in reason:
                 remedy = "; features must be below 3.4e38, the limit of float32: rescale them"
+            if self.params and not remedy:
+                reason = first_sentence(error)
+                raise ParameterError(
+                    f"{self.library} refuses the data or params={dict(self.params)!r}: {reason}"
+                ) from None
             raise DataError(f"{self.library} refuses the data: {reason}{remedy}") from None
 
     def _seed(self, rng: np.random.Generator) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -10,11 +11,12 @@ from scipy import sparse
 
 from rankplug.boosting import ranking_metric
 from rankplug.data import RankingData
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
 from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
+from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.losses import (
     PairLoss,
@@ -24,6 +26,7 @@ from rankplug_plugins.boosting.losses import (
     make_pair_loss,
     pair_weight_space,
 )
+from rankplug_plugins.boosting.open_parameters import LightGBMParameters, saving
 
 _LARGEST_QUERY = 10_000  # that LightGBM's ranking objectives take
 _GAIN_STEPS = 1_000  # of real relevance, whose gains are made integers
@@ -52,6 +55,17 @@ class LightGBMTrees(BoostedTrees):
 
     num_leaves: Annotated[int, Integer(2, 131072)] = 31
     min_child_samples: Annotated[int, Integer(0)] = 20
+    params: Annotated[Mapping[str, Any] | None, LightGBMParameters(ranks=False)] = None
+
+    def check(self, data: Data | RemoteRankingData) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        super().check(data)
+        drops = self._read_params(data).get("boosting") == "dart"
+        if drops and self.early_stopping_rounds is not None:
+            raise ParameterError(
+                "boosting='dart' changes earlier trees in later rounds, so that no round can be "
+                "gone back to: set early_stopping_rounds=None"
+            )
 
     def _size_space(self) -> SearchSpace:
         from optuna.distributions import IntDistribution
@@ -65,8 +79,11 @@ class LightGBMTrees(BoostedTrees):
         import lightgbm
 
         data, valid, monitor = training.data, training.valid, training.monitor
+        native = {**training.native, **training.given}
+        if native.get("force_col_wise"):
+            native["force_row_wise"] = False
         train = lightgbm.Dataset(
-            _features(data), weight=data.row_weight, params=training.native, **self._labels(data)
+            _features(data), weight=data.row_weight, params=native, **self._labels(data)
         )
         watched: dict[str, Any] = {}
         if valid is not None:
@@ -78,14 +95,18 @@ class LightGBMTrees(BoostedTrees):
         _require_variation(train)
         progress = _Progress(monitor, self.eval_metric, self.early_stopping_rounds)
         booster = lightgbm.train(
-            {**training.native, **self._native_objective(data)},
+            {**native, **self._native_objective(data), **training.given},
             train,
             num_boost_round=self.n_estimators,
             callbacks=[progress],
             **watched,
         )
         n_trees = progress.best or len(monitor.history)
-        return LightGBMModel(booster.model_to_string(num_iteration=n_trees))
+        text = booster.model_to_string(num_iteration=n_trees)
+        if training.given:
+            with saving(training.given):
+                check_lightgbm_text(text)
+        return LightGBMModel(text)
 
     def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
         native = {
@@ -147,6 +168,7 @@ class LightGBMLambdarank(LightGBMTrees):
         problem="boosted trees on pairs with a top row, logistic loss weighed by change in NDCG"
     )
 
+    params: Annotated[Mapping[str, Any] | None, LightGBMParameters(ranks=True)] = None
     objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank"
     truncation_level: Annotated[int, Integer(1, 2**31 - 1)] = 30
 

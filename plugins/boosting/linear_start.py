@@ -16,6 +16,7 @@ from rankplug.models import LinearModel, Model
 from rankplug.parameters import Parameter, Positive
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, make_solver
+from rankplug_plugins.boosting.constraints import CONSTRAINTS
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 from rankplug_plugins.boosting.xgboost_solvers import XGBoostAllPairs
 
@@ -72,6 +73,11 @@ class LinearThenBoost(XGBoostAllPairs):
     def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
         super().check(data)
+        if any(name in CONSTRAINTS for name in self.params or {}):
+            raise ParameterError(
+                f"{self.name}: constraints would hold for the trees, not for the linear part: take "
+                "xgboost-all-pairs"
+            )
         self._linear_solver().check(data)
 
     def _solve(

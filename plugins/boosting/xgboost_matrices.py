@@ -26,29 +26,35 @@ def quantile_matrix(
     zeros: str,
     max_bin: int,
     n_threads: int | None,
+    exact: bool = False,
     base_margin: NDArray[np.float64] | None = None,
     ref: Any = None,
 ) -> Any:
     """`data` as an ``xgboost.QuantileDMatrix`` with `relevance` (of its shape) as labels.
 
     Queries are handed over as sizes or positions, never as the caller's ids, which XGBoost
-    would cut to 32 bits. `base_margin` are the scores from which documents start. `ref` is the
-    training matrix whose bins validation data share.
+    would cut to 32 bits. `exact` keeps the values, as other tree methods than ``hist`` need
+    them: a plain ``xgboost.DMatrix``. `base_margin` are the scores from which documents start.
+    `ref` is the training matrix whose bins validation data share.
     """
     import xgboost
 
-    common = {"missing": missing_value(zeros), "max_bin": max_bin, "nthread": n_threads, "ref": ref}
+    common = {"missing": missing_value(zeros), "nthread": n_threads}
+    make, binned = xgboost.DMatrix, {}
+    if not exact:
+        make, binned = xgboost.QuantileDMatrix, {"max_bin": max_bin, "ref": ref}
     with deferred():  # XGBoost asks for the data from C++, where exceptions get lost
         if isinstance(data, LabelRankingData):
             blocks = _label_blocks(data, relevance)
-            return xgboost.QuantileDMatrix(blocks, enable_categorical=True, **common)
-        return xgboost.QuantileDMatrix(
+            return xgboost.QuantileDMatrix(blocks, enable_categorical=True, **common, **binned)
+        return make(
             data.X,
             label=relevance,
             weight=data.query_weight,
             base_margin=base_margin,
             group=data.sizes,
             **common,
+            **binned,
         )
 
 

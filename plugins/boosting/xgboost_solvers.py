@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +18,7 @@ from rankplug.parameters import Integer, Real
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
 from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
+from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json
 from rankplug_plugins.boosting.losses import (
     PairLoss,
     PairWeight,
@@ -25,6 +28,7 @@ from rankplug_plugins.boosting.losses import (
     make_pair_loss,
     pair_weight_space,
 )
+from rankplug_plugins.boosting.open_parameters import XGBoostParameters, saving
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster, quantile_matrix
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
 
@@ -70,6 +74,7 @@ class XGBoostTrees(BoostedTrees):
     reg_alpha: _Float32 = 0.0
     max_bin: Annotated[int, Integer(2, 65536)] = 256
     zeros: Literal["missing", "value"] = "missing"
+    params: Annotated[Mapping[str, Any] | None, XGBoostParameters(ranks=False)] = None
 
     def _size_space(self) -> SearchSpace:
         from optuna.distributions import FloatDistribution, IntDistribution
@@ -84,6 +89,33 @@ class XGBoostTrees(BoostedTrees):
         super().check(data)
         if not isinstance(data, RemoteRankingData):
             self._check_features(data)
+
+    def _tree_method(self) -> str:
+        method = (self.params or {}).get("tree_method", "hist")
+        return "hist" if method == "auto" else str(method)
+
+    def _read_params(self, data: Data | RemoteRankingData) -> dict[str, Any]:
+        """The caller's parameters, constraints as XGBoost's texts, which need no names."""
+        given = super()._read_params(data)
+        monotone = given.get("monotone_constraints")
+        if isinstance(monotone, list):
+            monotone = monotone + [0] * (data.n_labels is not None)  # the label is a feature
+            given["monotone_constraints"] = f"({','.join(map(str, monotone))})"
+        if monotone and self.zeros == "missing":
+            raise ParameterError(
+                "monotone_constraints need zeros='value': with zeros='missing' each split learns "
+                "where 0 goes, whatever the constraints say"
+            )
+        groups = given.get("interaction_constraints")
+        if isinstance(groups, list):
+            given["interaction_constraints"] = json.dumps(groups)
+        remote = isinstance(data, RemoteRankingData)
+        if self._tree_method() != "hist" and (remote or data.n_labels is not None):
+            raise ParameterError(
+                f"tree_method={self._tree_method()!r} is for documents of queries on one machine: "
+                "take 'hist'"
+            )
+        return given
 
     def _objective(self, data: Data) -> Any:
         """The gradient and Hessian as a function, if it is not XGBoost's own."""
@@ -105,7 +137,7 @@ class XGBoostTrees(BoostedTrees):
             evals = [(self._matrix(valid, valid.relevance, start, ref=train), _VALID)]
         progress = _progress(training.monitor, self.eval_metric, self.early_stopping_rounds)
         booster = xgboost.train(
-            {**training.native, **self._native_objective(data)},
+            {**training.native, **self._native_objective(data), **training.given},
             train,
             num_boost_round=self.n_estimators,
             obj=self._objective(data),
@@ -114,6 +146,9 @@ class XGBoostTrees(BoostedTrees):
             callbacks=[progress],
             verbose_eval=False,
         )
+        if training.given:
+            with saving(training.given):
+                check_xgboost_json(finite_json(booster.save_raw("json").decode()))
         return XGBoostModel(booster, self.zeros, data.labels)
 
     def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
@@ -151,6 +186,7 @@ class XGBoostTrees(BoostedTrees):
             zeros=self.zeros,
             max_bin=self.max_bin,
             n_threads=self._threads(),
+            exact=self._tree_method() != "hist",
             base_margin=None if start is None else start.predict(data.X),
             ref=ref,
         )
@@ -159,6 +195,7 @@ class XGBoostTrees(BoostedTrees):
 class _SampledPairs(XGBoostTrees):
     """XGBoost's choice of the pairs that count in a round."""
 
+    params: Annotated[Mapping[str, Any] | None, XGBoostParameters(ranks=True)] = None
     pair_method: Literal["topk", "mean"] = "topk"
     num_pair_per_sample: Annotated[int, Integer(1, 2**31 - 1)] | None = None
 
@@ -246,7 +283,7 @@ class XGBoostPairwise(_SampledPairs):
             return super()._grow(training)
         booster = boost_on_cluster(
             training.data,
-            {**training.native, "objective": self.objective, **self._native_pairs()},
+            {**training.native, **self._native_objective(training.data), **training.given},
             n_rounds=self.n_estimators,
             zeros=self.zeros,
             max_bin=self.max_bin,

@@ -165,10 +165,16 @@ def _check_params(solver: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
     cls = solver_class(solver)
     known = cls._get_param_names()
     for key, value in params.items():
-        if key not in known:
+        library, name = cls.split_open(key)
+        if library is not None:
+            within = library.mistake({name: value})
+            if within is not None:
+                yield (key,), _wrong(within)
+        elif key not in known:
             yield (key,), _wrong(f"{cls.name} has no parameter {key!r}{nearest(key, known)}")
         elif key in cls.parameters and not cls.parameters[key].accepts(value):
-            yield (key,), _not(str(cls.parameters[key]))
+            within = cls.parameters[key].mistake(value)
+            yield (key,), _not(str(cls.parameters[key])) if within is None else _wrong(within)
 
 
 def _check_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast, dataclass_transform
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,14 @@ from sklearn.base import BaseEstimator, clone
 from rankplug.data import LabelRankingData, RankingData, tables
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, warn_caller
 from rankplug.models import Model
-from rankplug.parameters import Optional, Parameter, Real, check_parameters, collect_parameters
+from rankplug.parameters import (
+    OpenParameters,
+    Optional,
+    Parameter,
+    Real,
+    check_parameters,
+    collect_parameters,
+)
 from rankplug.shards import RemoteRankingData
 from rankplug.solver.result import (
     Callback,
@@ -98,6 +105,22 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{cls.__name__} does not say what {', '.join(sorted(unknown))} may be: annotate "
                 "with Annotated[type, Parameter], see rankplug.parameters"
             )
+
+    @classmethod
+    def split_open(cls, name: str) -> tuple[OpenParameters | None, str]:
+        """Of ``params__NAME``, what the library's parameters may be, and NAME; else None."""
+        mapping, _, inner = name.partition("__")
+        library = cls.parameters.get(mapping) if inner else None
+        return (library, inner) if isinstance(library, OpenParameters) else (None, name)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``params__NAME`` is one of a mapping of a library's parameters."""
+        given = [name for name in params if self.split_open(name)[0] is not None]
+        super().set_params(**{name: params[name] for name in params if name not in given})
+        for name in given:
+            mapping, _, inner = name.partition("__")
+            setattr(self, mapping, {**(getattr(self, mapping) or {}), inner: params[name]})
+        return self
 
     @classmethod
     def search_space(cls, data: Data | None = None) -> SearchSpace:

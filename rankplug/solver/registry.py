@@ -72,10 +72,12 @@ def make_solver(name: str, **params: Any) -> Solver:
     """
     cls = solver_class(name)
     known = cls._get_param_names()
-    unknown = [f"{key!r}{nearest(key, known)}" for key in params if key not in known]
+    of_library = {key: params[key] for key in params if cls.split_open(key)[0] is not None}
+    own = {key: params[key] for key in params if key not in of_library}
+    unknown = [f"{key!r}{nearest(key, known)}" for key in own if key not in known]
     if unknown:
         raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
-    return cls(**params)
+    return cls(**own).set_params(**of_library)
 
 
 def solver_class(name: str) -> type[Solver]:

@@ -52,7 +52,8 @@ def read_space(
     overrides : mapping, optional
         By parameter: ``{"low": 1e-6, "high": 10, "log": True}`` (also ``step``; what is left
         out is taken from the solver's own range), ``["a", "b"]`` or ``{"choices": ["a", "b"]}``,
-        any other value to hold it, or an Optuna distribution.
+        any other value to hold it, or an Optuna distribution. A parameter that a library names is
+        ``params__NAME``, as in ``{"params__max_delta_step": {"low": 0.0, "high": 1.0}}``.
     data : RankingData or LabelRankingData, optional
         For ranges that depend on their scale.
 
@@ -143,7 +144,8 @@ class _Override:
         from optuna.distributions import BaseDistribution
 
         known = self._solver.get_params(deep=False)
-        if self._name not in known:
+        library, inner = self._solver.split_open(self._name)
+        if self._name not in known and library is None:
             raise ParameterError(f"no parameter {self._name!r}{nearest(str(self._name), known)}")
         if isinstance(given, Mapping):
             keys = ("choices",) if "choices" in given else ("low", "high", "log", "step")
@@ -157,6 +159,9 @@ class _Override:
         for value in values:
             if self._allowed is not None and not self._allowed.accepts(value):
                 raise ParameterError(f"{self._name}={value!r} (must be {self._allowed})")
+            wrong = library.mistake({inner: value}) if library is not None else None
+            if wrong is not None:
+                raise ParameterError(f"{self._name}={value!r} ({wrong})")
         return read
 
     def _choices(self, choices: Any) -> BaseDistribution:
@@ -213,7 +218,7 @@ class _Override:
         allowed = self._allowed.inner if isinstance(self._allowed, Optional) else self._allowed
         if allowed is not None:
             return isinstance(allowed, Integer)
-        default = self._solver.get_params(deep=False)[self._name]
+        default = self._solver.get_params(deep=False).get(self._name, 0)
         return all(isinstance(value, Integral) for value in (low, high, default))
 
 
