@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
+from rankplug.models import LinearModel
 from rankplug.objectives import TopProblem
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.optim.bracket import Bracket, Certified
@@ -162,6 +163,7 @@ class _Run:
             self._bound(step)
         going = self._monitor.report(
             self.n_iter,
+            model=lambda: LinearModel(bracket.w),
             objective=value,
             duality_gap=bracket.difference,
             primal_residual=step.primal_residual,

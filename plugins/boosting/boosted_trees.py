@@ -56,6 +56,8 @@ class Training:
     monitor : Monitor
     start : Model or None
         To whose scores the trees add; None is 0.
+    init : XGBoostModel, LightGBMModel or None
+        Trees of an earlier training, to which these are added.
     """
 
     data: Any
@@ -64,6 +66,7 @@ class Training:
     given: dict[str, Any]
     monitor: Monitor
     start: Model | None
+    init: Any
 
 
 class BoostedTrees(Solver):
@@ -107,6 +110,8 @@ class BoostedTrees(Solver):
     """
 
     library: ClassVar[str]
+    refused_characters: ClassVar[str]
+    """Of names of features, by the library or by the format of its files."""
     iteration_limit = "n_estimators"
 
     n_estimators: Count = 100
@@ -168,6 +173,10 @@ class BoostedTrees(Solver):
         """The relevance that the training sees."""
 
     @abstractmethod
+    def _check_init(self, init: Model) -> None:
+        """Raise `ParameterError` if these trees cannot be added to that model."""
+
+    @abstractmethod
     def _grow(self, training: Training) -> Model:
         """The trees that the library grows, each round reported to the monitor."""
 
@@ -181,11 +190,13 @@ class BoostedTrees(Solver):
         start: Model | None = None,
     ) -> SolverResult:
         """Grow trees that add to the scores of `start`, which are 0 if it is None."""
+        if init is not None:
+            self._check_init(init)
         survive_forks()
         held_out, native = self._check_valid(valid), self._native_parameters(rng)
         given = self._read_params(data)
-        with self._translate_errors():
-            model = self._grow(Training(data, held_out, native, given, monitor, start))
+        with self._translate_errors(monitor):
+            model = self._grow(Training(data, held_out, native, given, monitor, start, init))
         n_rounds = int(monitor.history[-1]["n_iter"]) if monitor.history else 0
         return SolverResult(
             model=model,
@@ -212,12 +223,13 @@ class BoostedTrees(Solver):
         return valid
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def _translate_errors(self, monitor: Monitor) -> Iterator[None]:
         """Make errors of the library a `DataError`, without its stack traces."""
         try:
             yield
         except Exception as error:
-            if type(error).__module__.split(".")[0] != self.library.lower():
+            own = type(error).__module__.split(".")[0] == self.library.lower()
+            if not own or error is monitor.failure:
                 raise
             message = str(error).split("\nStack trace")[0]
             reason = message.split("Check failed: ")[-1].strip()
@@ -230,6 +242,19 @@ class BoostedTrees(Solver):
                     f"{self.library} refuses the data or params={dict(self.params)!r}: {reason}"
                 ) from None
             raise DataError(f"{self.library} refuses the data: {reason}{remedy}") from None
+
+    def _feature_names(self, data: Data) -> list[str] | None:
+        """The names of the columns for the library, what it does not take as "_"; None if none."""
+        if data.feature_names is None:
+            return None
+        unfit = self.refused_characters
+        names = [
+            "".join("_" if c in unfit or not c.isprintable() else c for c in name)
+            for name in data.feature_names
+        ]
+        if data.n_labels is not None:
+            names.append("label")
+        return names if all(names) and len(set(names)) == len(names) else None
 
     def _seed(self, rng: np.random.Generator) -> int:
         return int(rng.integers(_LARGEST_SEED))

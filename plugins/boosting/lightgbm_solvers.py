@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from scipy import sparse
 
-from rankplug.boosting import ranking_metric
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
+from rankplug.models import Model
 from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
@@ -27,6 +27,7 @@ from rankplug_plugins.boosting.losses import (
     pair_weight_space,
 )
 from rankplug_plugins.boosting.open_parameters import LightGBMParameters, saving
+from rankplug_plugins.boosting.watching import STOPPING, Watch
 
 _LARGEST_QUERY = 10_000  # that LightGBM's ranking objectives take
 _GAIN_STEPS = 1_000  # of real relevance, whose gains are made integers
@@ -44,12 +45,14 @@ class LightGBMTrees(BoostedTrees):
     """
 
     library = "LightGBM"
+    refused_characters = ' ",:[]{}'
     tags = SolverTags(
         tasks=("query-document",),
         problem="boosted trees",
         reference="Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017",
         exact=False,
         validation=True,
+        continues=True,
         requires=("lightgbm",),
     )
 
@@ -83,30 +86,48 @@ class LightGBMTrees(BoostedTrees):
         if native.get("force_col_wise"):
             native["force_row_wise"] = False
         train = lightgbm.Dataset(
-            _features(data), weight=data.row_weight, params=native, **self._labels(data)
+            _features(data),
+            weight=data.row_weight,
+            feature_name=self._feature_names(data) or "auto",
+            params=native,
+            free_raw_data=training.init is None,  # the scores of earlier trees are yet to be found
+            **self._labels(data),
         )
+        # Queries are passed to the metric: LightGBM takes 10,000 rows of one at most.
+        watch = Watch(monitor, valid, self.eval_metric, tells_queries=False)
+        sets = {
+            name: watch.add(train.create_valid(_features(one), one.relevance), one)
+            for name, one in watch.sets()
+        }
         watched: dict[str, Any] = {}
-        if valid is not None:
-            watched = {
-                "valid_sets": [train.create_valid(_features(valid), valid.relevance)],
-                # Queries are passed to the metric: LightGBM takes 10,000 rows of one at most.
-                "feval": ranking_metric(self.eval_metric, valid.row_query),
-            }
+        if sets:
+            names, matrices = list(sets), list(sets.values())
+            watched = {"valid_sets": matrices, "valid_names": names, "feval": watch}
         _require_variation(train)
-        progress = _Progress(monitor, self.eval_metric, self.early_stopping_rounds)
+        stopping = None if valid is None else self.early_stopping_rounds
+        progress = _Progress(monitor, self.eval_metric, stopping, watch)
         booster = lightgbm.train(
             {**native, **self._native_objective(data), **training.given},
             train,
             num_boost_round=self.n_estimators,
             callbacks=[progress],
+            init_model=None if training.init is None else training.init.booster,
             **watched,
         )
-        n_trees = progress.best or len(monitor.history)
+        n_before = 0 if training.init is None else training.init.n_trees
+        n_trees = n_before + (progress.best or len(monitor.history))
         text = booster.model_to_string(num_iteration=n_trees)
         if training.given:
             with saving(training.given):
                 check_lightgbm_text(text)
         return LightGBMModel(text)
+
+    def _check_init(self, init: Model) -> None:
+        if not isinstance(init, LightGBMModel):
+            raise ParameterError(
+                f"{self.name} goes on from LightGBM's trees, not from a model of kind "
+                f"{init.kind!r}: leave out init"
+            )
 
     def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
         native = {
@@ -255,19 +276,22 @@ class _Progress:
     monitor: Monitor
     metric: str
     early_stopping_rounds: int | None
+    watch: Watch
     best: int = 0  # the round with the best value, counted from 1
     best_value: float = field(default=-np.inf)
 
     def __call__(self, env: Any) -> None:
         from lightgbm.callback import EarlyStopException
 
-        n_rounds, values, stop = env.iteration + 1, {}, False
-        for _, _, value, *_ in env.evaluation_result_list:
+        n_rounds, values, stop = env.iteration - env.begin_iteration + 1, {}, False
+        for name, _, value, *_ in env.evaluation_result_list or ():
+            if name != STOPPING:
+                continue
             values = {log_name(self.metric): float(value)}
             if value > self.best_value:
                 self.best, self.best_value = n_rounds, value
             stop = n_rounds - self.best >= (self.early_stopping_rounds or np.inf)
-        if not self.monitor.report(n_rounds, **values) or stop:
+        if not self.monitor.report(n_rounds, evals=self.watch.values, **values) or stop:
             raise EarlyStopException(env.iteration, [])
 
 

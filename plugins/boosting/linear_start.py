@@ -89,6 +89,8 @@ class LinearThenBoost(XGBoostAllPairs):
         valid: Data | None = None,
         start: Model | None = None,
     ) -> SolverResult:
+        if init is not None:
+            return self._go_on(data, init, monitor, rng, valid)
         solver = self._linear_solver()
         linear = solver.solve(data, random_state=rng, time_limit=monitor.time_limit)
         start = linear.model
@@ -101,6 +103,24 @@ class LinearThenBoost(XGBoostAllPairs):
         result = super()._solve(data, None, monitor, rng, valid, start)
         assert isinstance(result.model, XGBoostModel)
         return replace(result, model=LinearThenTreesModel(start, result.model))
+
+    def _go_on(
+        self,
+        data: Data,
+        init: Model,
+        monitor: Monitor,
+        rng: np.random.Generator,
+        valid: Data | None,
+    ) -> SolverResult:
+        """Add trees to an earlier model, whose linear part stays."""
+        if not isinstance(init, LinearThenTreesModel):
+            raise ParameterError(
+                f"{self.name} goes on from its own models, not from one of kind {init.kind!r}: "
+                "leave out init"
+            )
+        result = super()._solve(data, init.trees, monitor, rng, valid, init.linear)
+        assert isinstance(result.model, XGBoostModel)
+        return replace(result, model=LinearThenTreesModel(init.linear, result.model))
 
     def _linear_solver(self) -> Solver:
         if isinstance(self.linear, Solver):

@@ -114,11 +114,18 @@ def _label_blocks(data: LabelRankingData, relevance: NDArray[np.float64]) -> Any
 
 
 def boost_on_cluster(
-    data: RemoteRankingData, parameters: dict[str, Any], *, n_rounds: int, zeros: str, max_bin: int
+    data: RemoteRankingData,
+    parameters: dict[str, Any],
+    *,
+    n_rounds: int,
+    zeros: str,
+    max_bin: int,
+    init: Any,
 ) -> Any:
     """The booster that ``xgboost.dask`` trains on the partitions of dense data where they are.
 
     `parameters` are XGBoost's own, among them "objective"; for the others see `XGBoostTrees`.
+    `init` is a booster to which the trees are added, or None.
 
     Raises
     ------
@@ -149,7 +156,12 @@ def boost_on_cluster(
             max_bin=max_bin,
         )
         result = xgboost_dask.train(
-            cluster.client, parameters, train, num_boost_round=n_rounds, verbose_eval=False
+            cluster.client,
+            parameters,
+            train,
+            num_boost_round=n_rounds,
+            xgb_model=init,
+            verbose_eval=False,
         )
     return result["booster"]
 

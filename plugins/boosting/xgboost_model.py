@@ -58,6 +58,12 @@ class XGBoostModel(Model):
         """Number of trees."""
         return int(self.booster.num_boosted_rounds())
 
+    def unnamed_booster(self) -> Any:
+        """A copy without names of features, to which trees are added by columns without names."""
+        booster = self.booster.copy()
+        booster.feature_names = None
+        return booster
+
     def feature_importances(self) -> NDArray[np.float64]:
         """Total gain of the splits that use each feature."""
         gain = self.booster.get_score(importance_type="total_gain")
@@ -109,7 +115,9 @@ class XGBoostModel(Model):
         if matrix.shape[1] != self.n_features:
             raise DataError(f"X has {matrix.shape[1]} features, the model {self.n_features}")
         rows = xgboost.DMatrix(self._convert_rows(matrix), missing=missing_value(self.zeros))
-        return np.asarray(self.booster.predict(rows, pred_contribs=True), dtype=np.float64)
+        # The columns have been compared already, and the matrix has no names.
+        found = self.booster.predict(rows, pred_contribs=True, validate_features=False)
+        return np.asarray(found, dtype=np.float64)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         text = finite_json(self.booster.save_raw("json").decode())

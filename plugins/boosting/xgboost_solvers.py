@@ -29,10 +29,9 @@ from rankplug_plugins.boosting.losses import (
     pair_weight_space,
 )
 from rankplug_plugins.boosting.open_parameters import XGBoostParameters, saving
+from rankplug_plugins.boosting.watching import STOPPING, Watch
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster, quantile_matrix
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
-
-_VALID = "valid"
 
 # Of the parameters that XGBoost keeps as float32, whose normal numbers lie between these.
 _SMALLEST, _LARGEST = 1.2e-38, 3e38
@@ -57,12 +56,14 @@ class XGBoostTrees(BoostedTrees):
     """
 
     library = "XGBoost"
+    refused_characters = '[]<"\\'
     tags = SolverTags(
         tasks=("query-document",),
         problem="boosted trees",
         reference="Chen and Guestrin, XGBoost: a scalable tree boosting system, KDD 2016",
         exact=False,
         validation=True,
+        continues=True,
         requires=("xgboost",),
     )
 
@@ -129,27 +130,43 @@ class XGBoostTrees(BoostedTrees):
         import xgboost
 
         data, valid, start = training.data, training.valid, training.start
-        if valid is not None:
-            self._check_features(valid)
         train = self._matrix(data, self._labels(data), start)
+        watch = Watch(training.monitor, valid, self.eval_metric, tells_queries=True)
         evals = []
-        if valid is not None:
-            evals = [(self._matrix(valid, valid.relevance, start, ref=train), _VALID)]
-        progress = _progress(training.monitor, self.eval_metric, self.early_stopping_rounds)
+        for name, one in watch.sets():
+            self._check_features(one)
+            matrix = self._matrix(one, one.relevance, start, ref=train)
+            evals.append((watch.add(matrix, one), name))
+        stopping = None if valid is None else self.early_stopping_rounds
+        progress = _progress(training.monitor, self.eval_metric, stopping, watch)
         booster = xgboost.train(
             {**training.native, **self._native_objective(data), **training.given},
             train,
             num_boost_round=self.n_estimators,
             obj=self._objective(data),
             evals=evals,
-            custom_metric=ranking_metric(self.eval_metric),
+            custom_metric=watch,
+            xgb_model=None if training.init is None else training.init.unnamed_booster(),
             callbacks=[progress],
             verbose_eval=False,
         )
+        booster.feature_names = self._feature_names(data)
         if training.given:
             with saving(training.given):
                 check_xgboost_json(finite_json(booster.save_raw("json").decode()))
         return XGBoostModel(booster, self.zeros, data.labels)
+
+    def _check_init(self, init: Model) -> None:
+        if not isinstance(init, XGBoostModel):
+            raise ParameterError(
+                f"{self.name} goes on from XGBoost's trees, not from a model of kind "
+                f"{init.kind!r}: leave out init"
+            )
+        if init.zeros != self.zeros:
+            raise ParameterError(
+                f"init was trained with zeros={init.zeros!r}, so that {self.name} goes on from it "
+                f"with the same, not with {self.zeros!r}"
+            )
 
     def _native_parameters(self, rng: np.random.Generator) -> dict[str, Any]:
         native = {
@@ -287,7 +304,9 @@ class XGBoostPairwise(_SampledPairs):
             n_rounds=self.n_estimators,
             zeros=self.zeros,
             max_bin=self.max_bin,
+            init=None if training.init is None else training.init.unnamed_booster(),
         )
+        booster.feature_names = self._feature_names(training.data)
         training.monitor.report(self.n_estimators)
         return XGBoostModel(booster, self.zeros)
 
@@ -377,7 +396,9 @@ def _float32(value: float) -> float:
     return value if value >= _SMALLEST else 0.0
 
 
-def _progress(monitor: Monitor, metric: str, early_stopping_rounds: int | None) -> Any:
+def _progress(
+    monitor: Monitor, metric: str, early_stopping_rounds: int | None, watch: Watch
+) -> Any:
     """A training callback that reports each round to `monitor` and stops early."""
     from xgboost.callback import EarlyStopping, TrainingCallback
 
@@ -387,7 +408,7 @@ def _progress(monitor: Monitor, metric: str, early_stopping_rounds: int | None) 
         stopping = EarlyStopping(
             rounds=early_stopping_rounds,
             metric_name=name,
-            data_name=_VALID,
+            data_name=STOPPING,
             maximize=True,
             save_best=True,
         )
@@ -400,8 +421,8 @@ def _progress(monitor: Monitor, metric: str, early_stopping_rounds: int | None) 
             stop, values = False, {}
             if stopping is not None:
                 stop = stopping.after_iteration(model, epoch, evals_log)
-                values = {log_name(metric): evals_log[_VALID][name][-1]}
-            return not monitor.report(epoch + 1, **values) or stop
+                values = {log_name(metric): evals_log[STOPPING][name][-1]}
+            return not monitor.report(epoch + 1, evals=watch.values, **values) or stop
 
         def after_training(self, model: Any) -> Any:
             return model if stopping is None else stopping.after_training(model)

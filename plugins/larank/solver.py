@@ -223,7 +223,7 @@ class _Ascent:
                 self._certified = False
                 return n_epochs, "stopped"
             self._evaluate()
-            go_on = monitor.report(n_epochs, **self._collect_numbers())
+            go_on = monitor.report(n_epochs, model=self._weights.model, **self._collect_numbers())
             if self._gap <= tol * self._primal:
                 return n_epochs, "converged"
             if not go_on:

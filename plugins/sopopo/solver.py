@@ -214,6 +214,7 @@ class _Ascent:
             self._evaluate()
             go_on = monitor.report(
                 n_epochs,
+                model=lambda: problem.model(bracket.w),
                 objective=bracket.objective,
                 duality_gap=bracket.gap,
                 visited=float(len(visited)),

@@ -74,6 +74,7 @@ def _iterate(
         bracket.raise_bound(state.lower_bound())
         going = report(
             state.n_steps,
+            w=bracket.w,
             objective=bracket.objective,
             duality_gap=bracket.difference,
             penalty=state.penalty,

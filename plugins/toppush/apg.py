@@ -40,6 +40,7 @@ def accelerated_gradient(
         bracket.raise_bound(problem.dual_value(lam, current.a, current.combined))
         going = report(
             n_iter,
+            w=bracket.w,
             objective=bracket.objective,
             duality_gap=bracket.difference,
             n_passes=dual.n_passes,

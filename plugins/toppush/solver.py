@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rankplug.exceptions import ParameterError
+from rankplug.models import LinearModel
 from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Certified
 from rankplug.parameters import Count
@@ -70,6 +71,5 @@ class TopPush(TopSolver):
 
     def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
         method = alm_newton if self.method == "alm-newton" else accelerated_gradient
-        return method(
-            problem, self.lam, tol=self.tol, max_iter=self.max_iter, report=monitor.report
-        )
+        report = monitor.report_weights(LinearModel)
+        return method(problem, self.lam, tol=self.tol, max_iter=self.max_iter, report=report)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Vector: TypeAlias = NDArray[np.float64]
 OnIteration: TypeAlias = Callable[..., bool]
-"""Called as ``report(n_iter, objective=..., ...)`` after each iteration; False stops."""
+"""Called as ``report(n_iter, w=w, objective=..., ...)`` after each iteration; False stops."""
 Weights = TypeVar("Weights")
 
 

@@ -161,6 +161,7 @@ def bundle_method(
         bracket.raise_bound(require_finite(bound))
         going = report(
             n_iter,
+            w=bracket.w,
             objective=bracket.objective,
             duality_gap=bracket.gap,
             n_planes=len(planes),

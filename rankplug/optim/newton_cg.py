@@ -137,7 +137,9 @@ def newton_cg(
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
         norm = require_finite(float(np.linalg.norm(gradient)))
-        going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
+        going = report(
+            n_iter, w=point.w, objective=value, gradient_norm=norm, n_passes=loss.n_passes
+        )
         if norm <= gradient_tol:
             decrease = None if last is None else last[0] - value
             promise = partial(_predict_decrease, preconditioner, C, gradient)

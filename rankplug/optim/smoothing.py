@@ -89,6 +89,7 @@ def smoothed_newton(
         gap = _certify(loss, C, point, bracket)
         going = report(
             n_iter,
+            w=bracket.w,
             objective=bracket.objective,
             duality_gap=bracket.gap,
             width=loss.width,

@@ -52,7 +52,9 @@ def tron(
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
         norm = require_finite(float(np.linalg.norm(gradient)))
-        going = report(n_iter, objective=value, gradient_norm=norm, n_passes=loss.n_passes)
+        going = report(
+            n_iter, w=point.w, objective=value, gradient_norm=norm, n_passes=loss.n_passes
+        )
         if norm <= gradient_tol and is_settled(value, norm, lambda: 0.0, decrease, decrease_tol):
             return Minimum(point, n_iter, "converged")
         if not going or has_stalled(last, value, norm):

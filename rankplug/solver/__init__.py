@@ -1,7 +1,7 @@
 """The interface of solvers: what a plugin implements, and how solvers are found and run."""
 
 from rankplug.data import Task
-from rankplug.solver.base import Data, SearchSpace, Solver, check_validation
+from rankplug.solver.base import SearchSpace, Solver
 from rankplug.solver.families import (
     KernelSolver,
     LinearPathSolver,
@@ -9,17 +9,11 @@ from rankplug.solver.families import (
     PathProblem,
     TopSolver,
 )
+from rankplug.solver.inputs import Data, check_validation
+from rankplug.solver.monitor import Callback, Monitor, Progress
 from rankplug.solver.paths import iterate_path, path
 from rankplug.solver.registry import SolverInfo, list_solvers, make_solver, solver_class
-from rankplug.solver.result import (
-    Callback,
-    Monitor,
-    Objective,
-    Progress,
-    SolverResult,
-    SolverTags,
-    Status,
-)
+from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
 
 __all__ = [
     "Callback",

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 
 from rankplug.data import LabelRankingData, RankingData, tables
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, warn_caller
+from rankplug.metrics import parse_metric
 from rankplug.models import Model
 from rankplug.parameters import (
     OpenParameters,
@@ -26,14 +27,9 @@ from rankplug.parameters import (
     collect_parameters,
 )
 from rankplug.shards import RemoteRankingData
-from rankplug.solver.result import (
-    Callback,
-    Monitor,
-    Objective,
-    SolverResult,
-    SolverTags,
-    tells_apart,
-)
+from rankplug.solver.inputs import AnyData, Data, check_validation, initial_model
+from rankplug.solver.monitor import Callback, Monitor
+from rankplug.solver.result import Objective, SolverResult, SolverTags, tells_apart
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-8
 """By which share of 1 + |objective| rounding errors may put the lower bound above the objective."""
 
-Data: TypeAlias = RankingData | LabelRankingData
-AnyData: TypeAlias = Data | RemoteRankingData
 SearchSpace: TypeAlias = "dict[str, BaseDistribution]"
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
@@ -153,6 +147,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         data: AnyData,
         *,
         valid: Data | None = None,
+        watch: Mapping[str, Data] | None = None,
         init: SolverResult | Model | None = None,
         callback: Callback | None = None,
         random_state: RandomState = None,
@@ -167,10 +162,16 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         valid : RankingData or LabelRankingData, optional
             Validation data with the features of `data`. Solvers tagged `validation` stop
             early by them; the others need none and leave them aside.
+        watch : mapping of str to RankingData or LabelRankingData, optional
+            Data to be measured after each iteration, by their names in `SolverResult.evals`. The
+            metric is the solver's `eval_metric`, if it has one, else ndcg@10, or kendall_tau of
+            labels; pairwise_accuracy where the labels are no gains.
         init : SolverResult or Model, optional
-            Where to start, for solvers tagged `warm_start`.
+            Where to start, for solvers tagged `warm_start`; what to add to, for those tagged
+            `continues`, which leave it as it is and return a model that holds both.
         callback : callable, optional
-            Called with a `Progress` after each iteration; a true return value stops.
+            Called with a `Progress` after each iteration; a true return value stops. Its errors
+            end the call.
         random_state : int, Generator, RandomState or None
         time_limit : float, optional
             Seconds after which to stop with what was reached (checked after each iteration).
@@ -178,7 +179,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         ParameterError
-            If a parameter has a value it cannot have.
+            If a parameter has a value it cannot have, or the solver cannot go on from `init`.
         DataError
             If the solver cannot take such data, there is no preference pair in them, or numbers
             overflow.
@@ -190,15 +191,18 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         model, or if the program handles that signal itself; see `rankplug.system.interruption`.
         """
         self.check(data)
-        check_validation(data, valid)
-        model = _initial_model(self, data, init)
+        watch = watch or {}
+        for one in (valid, *watch.values()):
+            check_validation(data, one)
+        model = initial_model(self.name, self.tags, data, init)
         check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
-        monitor = Monitor(callback, time_limit)
+        metric = parse_metric(self.eval_metric) if hasattr(self, "eval_metric") else None
+        monitor = Monitor(callback, time_limit, name=self.name, watched=watch, metric=metric)
         validation = {"valid": valid} if self.tags.validation else {}
         rng = as_generator(random_state)
         # Numbers that overflow show in the result, which is checked.
         with interruptible(self.name), np.errstate(all="ignore"):
-            with self._overflow_refused():
+            with self._overflow_refused(monitor):
                 # Only solvers that can do with remote data get them.
                 result = self._solve(cast(Data, data), model, monitor, rng, **validation)
             return self._finish(result, monitor, data)
@@ -248,11 +252,13 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @contextmanager
-    def _overflow_refused(self, **weight: float) -> Iterator[None]:
+    def _overflow_refused(self, monitor: Monitor, **weight: float) -> Iterator[None]:
         """Make `FloatingPointError` a `DataError` that names the weight of the loss, C or lam."""
         try:
             yield
         except FloatingPointError as error:
+            if error is monitor.failure:
+                raise
             params = self.get_params(deep=False)
             weight = weight or {key: params[key] for key in ("C", "lam") if key in params}
             values = ", ".join(f"{key}={value:g}" for key, value in weight.items())
@@ -305,6 +311,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             history=tuple(monitor.history),
             seconds=time.perf_counter() - monitor.started,
             interrupted=interrupted(),
+            evals=monitor.finished_evals(result.model),
         )
 
     def _is_within_tolerance(self, result: SolverResult) -> bool:
@@ -358,42 +365,6 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         ) from None
 
 
-def check_validation(data: AnyData, valid: Data | None) -> None:
-    """Raise `DataError` unless the validation data are of the kind of the training data."""
-    if valid is None:
-        return
-    if type(valid) is not type(data):
-        raise DataError(
-            f"the validation data are {type(valid).__name__}, the training data "
-            f"{type(data).__name__}: they must be of one kind"
-        )
-    if valid.n_features != data.n_features:
-        raise DataError(
-            f"the validation data have {valid.n_features} features, the training data "
-            f"{data.n_features}"
-        )
-
-
-def _initial_model(
-    solver: Solver, data: AnyData, init: SolverResult | Model | None
-) -> Model | None:
-    if init is None:
-        return None
-    if not solver.tags.warm_start:
-        raise ParameterError(f"{solver.name} cannot start from an earlier result: leave out init")
-    model = init.model if isinstance(init, SolverResult) else init
-    if not isinstance(model, Model):
-        raise ParameterError(f"init must be a SolverResult or a Model, not {type(init).__name__}")
-    if model.n_features != data.n_features:
-        raise ParameterError(
-            f"init has {model.n_features} features but the data have {data.n_features}"
-        )
-    if model.n_labels != data.n_labels:
-        scored, asked = _name_scored(model.n_labels), _name_scored(data.n_labels)
-        raise ParameterError(f"init scores {scored} but the data ask for {asked}")
-    return model
-
-
 def _require_finite(name: str, result: SolverResult) -> None:
     numbers = {"objective": result.objective, "duality gap": result.duality_gap}
     for what, value in numbers.items():
@@ -411,7 +382,3 @@ def _require_finite(name: str, result: SolverResult) -> None:
             "because rounding errors outweigh what is to be learnt: scale the features, for "
             "example to mean 0 and standard deviation 1"
         )
-
-
-def _name_scored(n_labels: int | None) -> str:
-    return "rows" if n_labels is None else f"{n_labels} labels"

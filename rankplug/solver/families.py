@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -33,8 +34,10 @@ from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.preconditioners import PreconditionerName
 from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
 from rankplug.shards import RemoteRankingData, Shards
-from rankplug.solver.base import AnyData, Data, SearchSpace, Solver
-from rankplug.solver.result import Monitor, Objective, SolverResult, SolverTags, Status
+from rankplug.solver.base import SearchSpace, Solver
+from rankplug.solver.inputs import AnyData, Data
+from rankplug.solver.monitor import Monitor
+from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
 
 _LITTLE_ABOVE = 10.0  # a C that is bounded by the longest of all rows
 
@@ -125,7 +128,8 @@ class LinearPathSolver(Solver):
             problem = self._open_problem(shards)
             if init is not None:
                 problem.move_to(linear_weights(init))
-            return _as_result(problem.minimise(self.C, monitor.report), problem.n_passes, data)
+            report = monitor.report_weights(partial(linear_model, data=data))
+            return _as_result(problem.minimise(self.C, report), problem.n_passes, data)
 
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
@@ -133,9 +137,10 @@ class LinearPathSolver(Solver):
         with open_pairs(self._prepare(data), self.reduction, self.n_threads) as shards:
             problem, n_passes = self._open_problem(shards), 0.0
             for C in Cs:
-                monitor = Monitor()
-                with self._overflow_refused(C=C):
-                    found = problem.minimise(C, monitor.report)
+                monitor = Monitor(name=self.name)
+                with self._overflow_refused(monitor, C=C):
+                    report = monitor.report_weights(partial(linear_model, data=data))
+                    found = problem.minimise(C, report)
                 result = _as_result(found, problem.n_passes - n_passes, data)
                 n_passes = problem.n_passes
                 yield self._finish(result, monitor, data)

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import clone
 
 from rankplug.exceptions import ParameterError
-from rankplug.solver.base import AnyData, Data, RandomState, Solver, as_generator
+from rankplug.solver.base import RandomState, Solver, as_generator
+from rankplug.solver.inputs import AnyData, Data
 from rankplug.solver.result import SolverResult
 from rankplug.system.interruption import interruptible
 

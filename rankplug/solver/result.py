@@ -1,9 +1,8 @@
-"""Tags, objectives, progress and results of solvers: what they declare, report and return."""
+"""Tags, objectives and results of solvers: what they declare and return."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +11,6 @@ import numpy as np
 from rankplug.data import LabelRankingData, RankingData, Task, even_spans
 from rankplug.exceptions import DataError
 from rankplug.models import Model
-from rankplug.system.interruption import interrupted
 
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 """By which share of the scores' size equal ones may differ."""
@@ -42,6 +40,8 @@ class SolverTags:
         Its results carry a certified duality gap.
     warm_start : bool
         `Solver.solve` can start from an earlier result or model.
+    continues : bool
+        `Solver.solve` can add to an earlier model, which stays as it is, as boosted trees do.
     kernel : bool
         Can use kernel functions.
     one_query : bool
@@ -64,6 +64,7 @@ class SolverTags:
     sparse: bool = True
     duality_gap: bool = False
     warm_start: bool = False
+    continues: bool = False
     kernel: bool = False
     one_query: bool = False
     validation: bool = False
@@ -93,23 +94,6 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """An iteration, as a callback gets it.
-
-    `values` are the numbers of that iteration (``objective``, ``gradient_norm``, ...),
-    the same that go into the history.
-    """
-
-    n_iter: int
-    seconds: float
-    values: Mapping[str, float]
-
-
-Callback: TypeAlias = Callable[[Progress], bool | None]
-"""Called after each iteration; a true return value stops the solver."""
-
-
-@dataclass(frozen=True)
 class SolverResult:
     """The model that a solver found, and how it went.
 
@@ -134,6 +118,10 @@ class SolverResult:
         Wall time of the whole call.
     interrupted : bool
         Whether a signal, or the loop around the solver, asked it to stop.
+    evals : mapping of str to mapping of str to tuple of float
+        Of the data that were watched, each metric's values: ``evals["validation_0"]["ndcg@10"]``
+        has one for each row of `history`, or only the model's, if the solver does not show its
+        models on the way.
     """
 
     model: Model
@@ -145,44 +133,7 @@ class SolverResult:
     history: tuple[dict[str, float], ...] = ()
     seconds: float = 0.0
     interrupted: bool = False
-
-
-@dataclass
-class Monitor:
-    """The history of a run, and why it should stop: a signal, the callback or the time limit.
-
-    Attributes
-    ----------
-    callback : callable or None
-    time_limit : float or None
-    history : list of dict
-        A row of `SolverResult.history` for each iteration reported.
-    started : float
-        Of the clock `time.perf_counter`.
-    interruption : "time_limit", "stopped" or None
-        Why `report` returned False; it is the status of a run that ends as "stopped".
-    objective_of_zero : float or None
-        The objective at w = 0, if the solver has said it: a model that has no less ranks nothing.
-    """
-
-    callback: Callback | None = None
-    time_limit: float | None = None
-    history: list[dict[str, float]] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-    interruption: Literal["time_limit", "stopped"] | None = None
-    objective_of_zero: float | None = None
-
-    def report(self, n_iter: int, **values: float) -> bool:
-        """Record an iteration; False if the solver should stop now."""
-        seconds = time.perf_counter() - self.started
-        self.history.append({"n_iter": n_iter, "seconds": seconds, **values})
-        if self.callback is not None and self.callback(Progress(n_iter, seconds, values)):
-            self.interruption = "stopped"
-        elif self.time_limit is not None and seconds >= self.time_limit:
-            self.interruption = "time_limit"
-        if interrupted():
-            self.interruption = "stopped"
-        return self.interruption is None
+    evals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
 
 def tells_apart(model: Model, data: RankingData | LabelRankingData) -> bool:

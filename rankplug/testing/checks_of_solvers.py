@@ -194,6 +194,17 @@ def starts_warm(case: Case) -> None:
     assert "features" in message, f"features are not named in: {message}"
 
 
+def adds_to_a_model(case: Case) -> None:
+    """A solver that goes on from a model returns another one, and leaves that as it is."""
+    problem = case.problem()
+    first = case.solve(problem.data())
+    before = predict(first, problem)
+    for init in (first, first.model):
+        after = predict(case.solve(problem.data(), init=init), problem)
+        assert not np.array_equal(after, before), "going on changes no score"
+    assert_array_equal(predict(first, problem), before, err_msg="the earlier model was changed")
+
+
 def refuses_init(case: Case) -> None:
     """A solver that cannot start from a model says so."""
     problem = case.problem()

@@ -97,6 +97,7 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.stops_for_the_time_limit, _always),
     (solvers.tells_max_iter, lambda case: case.has("tol", case.solver.iteration_limit)),
     (solvers.starts_warm, lambda case: case.solver.tags.warm_start),
+    (solvers.adds_to_a_model, lambda case: case.solver.tags.continues),
     (solvers.refuses_init, lambda case: not case.solver.tags.warm_start),
     (data.nothing_is_modified, _always),
     (data.read_only_is_enough, _always),

@@ -1,0 +1,90 @@
+"""Checks of what solvers are given beside training data: other data, and a model to go on from."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import DataError, ParameterError
+from rankplug.models import Model
+from rankplug.shards import RemoteRankingData
+from rankplug.solver.result import SolverResult, SolverTags
+
+Data: TypeAlias = RankingData | LabelRankingData
+AnyData: TypeAlias = Data | RemoteRankingData
+
+_MOST_SHOWN = 8
+"""Labels in a message."""
+
+
+def check_validation(data: AnyData, valid: Data | None) -> None:
+    """Raise `DataError` unless the validation data are of the kind of the training data."""
+    if valid is None:
+        return
+    if type(valid) is not type(data):
+        raise DataError(
+            f"the validation data are {type(valid).__name__}, the training data "
+            f"{type(data).__name__}: they must be of one kind"
+        )
+    if valid.n_features != data.n_features:
+        raise DataError(
+            f"the validation data have {valid.n_features} features, the training data "
+            f"{data.n_features}"
+        )
+
+
+def initial_model(
+    name: str, tags: SolverTags, data: AnyData, init: SolverResult | Model | None
+) -> Model | None:
+    """The model from which a solver of that name is to go on.
+
+    Raises
+    ------
+    ParameterError
+        If the solver cannot go on from a model, or it does not fit the data.
+    """
+    if init is None:
+        return None
+    if not (tags.warm_start or tags.continues):
+        raise ParameterError(
+            f"{name} cannot start from an earlier result, as its method always begins anew: "
+            "leave out init, or take a solver that goes on, such as 'tree-tron' from a linear "
+            "model or 'xgboost-pairwise' from trees"
+        )
+    model = init.model if isinstance(init, SolverResult) else init
+    if not isinstance(model, Model):
+        raise ParameterError(f"init must be a SolverResult or a Model, not {type(init).__name__}")
+    if model.n_features != data.n_features:
+        raise ParameterError(
+            f"init has {model.n_features} features but the data have {data.n_features}"
+        )
+    if model.n_labels != data.n_labels:
+        scored, asked = _name_scored(model.n_labels), _name_scored(data.n_labels)
+        raise ParameterError(f"init scores {scored} but the data ask for {asked}")
+    if model.feature_names and data.feature_names and model.feature_names != data.feature_names:
+        pairs = zip(model.feature_names, data.feature_names, strict=True)
+        j, (known, given) = next((j, pair) for j, pair in enumerate(pairs) if pair[0] != pair[1])
+        raise ParameterError(
+            f"init has the feature {known!r} where the data have {given!r} (column {j}): give the "
+            "columns in the order of the first training"
+        )
+    labels = getattr(model, "labels", None)
+    if not isinstance(data, LabelRankingData) or labels is None:
+        return model
+    if np.asarray(labels).tolist() != data.labels.tolist():
+        raise ParameterError(
+            f"init ranks the labels {_shown(labels)}, the data have {_shown(data.labels)}: they "
+            "must be the same in the same order"
+        )
+    return model
+
+
+def _shown(labels: Any) -> str:
+    names = [str(label) for label in labels]
+    return ", ".join(names[:_MOST_SHOWN]) + (", ..." if len(names) > _MOST_SHOWN else "")
+
+
+def _name_scored(n_labels: int | None) -> str:
+    return "rows" if n_labels is None else f"{n_labels} labels"
