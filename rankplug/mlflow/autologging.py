@@ -28,7 +28,8 @@ from sklearn.pipeline import Pipeline
 from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, measure_data, parse_metric
 from rankplug.mlflow import _private
-from rankplug.mlflow.flavor import FLAVOR_NAME, log_model
+from rankplug.mlflow.flavor import FLAVOR_NAME, log_model, require_example
+from rankplug.mlflow.pyfunc import plain_example
 from rankplug.mlflow.run import (
     TrackedRun,
     describe_input,
@@ -37,7 +38,7 @@ from rankplug.mlflow.run import (
     result_values,
     score_metrics,
 )
-from rankplug.mlflow.store import LogGuard, Store
+from rankplug.mlflow.store import LogGuard, Store, first_line
 from rankplug.solver import Data, Solver
 
 _log = logging.getLogger(__name__)
@@ -81,7 +82,8 @@ def autolog(
     Parameters
     ----------
     log_input_examples : bool
-        Keep the first rows of the training features with the model.
+        Keep the first rows of the training features with the model. One whose rows cannot be kept
+        is logged without them.
     log_model_signatures : bool
         Declare the model's input columns; see `rankplug.mlflow.save_model`.
     log_models : bool
@@ -173,15 +175,26 @@ class TrainingLog:
             self._run.log_inputs(inputs)
 
     def _log_model(self, fitted: Any) -> None:
-        features = self._training.features
+        named = bool(_setting("log_model_signatures"))
         info = log_model(
             fitted,
             name="model",
-            signature=None if _setting("log_model_signatures") else False,
-            input_example=features[:_EXAMPLE_ROWS] if _setting("log_input_examples") else None,
+            signature=None if named else False,
+            input_example=self._example(fitted, named) if _setting("log_input_examples") else None,
             registered_model_name=_setting("registered_model_name"),
         )
         self._model_id = info.model_id
+
+    def _example(self, fitted: Any, named: bool) -> Any:
+        """The first rows; None, and a warning, where they cannot be kept."""
+        try:
+            rows = plain_example(self._training.features, _EXAMPLE_ROWS)
+            require_example(fitted, rows, named=named)
+        except Exception as error:
+            # Whatever it is that MLflow has against them, the model is worth more than they are.
+            _warn(f"the model is logged without an input example: {first_line(error)}")
+            return None
+        return rows
 
     def _log_metrics(self) -> None:
         training = self._training

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import mlflow.artifacts
@@ -19,8 +20,9 @@ from sklearn.pipeline import Pipeline
 from rankplug import __version__
 from rankplug.exceptions import ParameterError
 from rankplug.mlflow import _private
-from rankplug.mlflow.pyfunc import ScoringModel, default_signature, named_example
+from rankplug.mlflow.pyfunc import ScoringModel, default_signature, named_example, plain_example
 from rankplug.mlflow.serving import guard_scoring_server
+from rankplug.mlflow.wheels import wheels_of
 from rankplug.models import Model
 from rankplug.models import load_model as load_saved_model
 from rankplug.models.pipelines import flat_steps, pipeline_model
@@ -57,6 +59,8 @@ def save_model(
         A new or empty folder.
     conda_env, pip_requirements, extra_pip_requirements
         The environment, as in MLflow's own flavors; `get_default_pip_requirements` by default.
+        Where rankplug, or a plugin that the model needs, came from no package index, the default
+        holds a wheel of it in the model's folder ``wheels``.
     code_paths : list of str, optional
         Files or folders of code to keep with the model, put on ``sys.path`` when it is loaded.
     mlflow_model : mlflow.models.Model, optional
@@ -66,7 +70,8 @@ def save_model(
         ``output`` and ``k`` (see `ScoringModel.predict`). False, or None for a model whose
         features have no names: the same but for the input, which is left open; see Notes.
     input_example : optional
-        A few rows. With the default signature, arrays get the names of the features.
+        A few rows: a frame of pandas, polars or Arrow, an array, or a sparse matrix of any kind.
+        With the default signature, arrays get the names of the features.
     metadata : dict, optional
         Kept in the file ``MLmodel``.
 
@@ -87,6 +92,7 @@ def save_model(
     """
     trained = _find_model(model)
     _private.validate_env_arguments(conda_env, pip_requirements, extra_pip_requirements)
+    input_example = plain_example(input_example)
     if signature is None:
         input_example = named_example(trained, input_example)
     if not signature:
@@ -171,6 +177,22 @@ metadata
         model_id=model_id,
     )
     return info
+
+
+def require_example(model: Any, example: Any, *, named: bool) -> None:
+    """Raise an error of MLflow's if it cannot write a plain input example.
+
+    Parameters
+    ----------
+    model, example
+        As for `save_model`.
+    named : bool
+        Whether it is to have the names of the features.
+    """
+    if named:
+        example = named_example(_find_model(model), example)
+    with TemporaryDirectory() as folder:
+        _private.save_example(MlflowModel(), example, folder)
 
 
 def load_model(model_uri: str, dst_path: str | None = None) -> Model:
@@ -264,7 +286,9 @@ def _write_environment(
     """Write the files that tell MLflow how to make the model's environment."""
     if conda_env is None:
         conda_env, requirements, constraints = _private.process_pip_requirements(
-            _requirements(trained), pip_requirements, extra
+            _requirements(trained, folder if pip_requirements is None else None),
+            pip_requirements,
+            extra,
         )
     else:
         conda_env, requirements, constraints = _private.process_conda_env(conda_env)
@@ -276,13 +300,18 @@ def _write_environment(
     _private.PythonEnv.current().to_yaml(str(folder / _private.PYTHON_ENV_FILE))
 
 
-def _requirements(trained: Model) -> list[str]:
-    """The defaults, what the model needs, and the packages whose entry points read its kinds."""
+def _requirements(trained: Model, folder: Path | None) -> list[str]:
+    """The defaults, what the model needs, and the packages whose entry points read its kinds.
+
+    Of rankplug and these packages, those that no index has are written to the folder.
+    """
     points = entry_points(group="rankplug.models")
     readers = [point for kind in _kinds(trained) for point in points.select(name=kind)]
-    packages = {point.dist.name for point in readers if point.dist is not None}
+    packages = {point.dist.name for point in readers if point.dist is not None} - {"rankplug"}
+    wheels = [] if folder is None else wheels_of(["rankplug", *sorted(packages)])
+    options = [wheel.write(folder) for wheel in wheels if folder is not None]
     more = sorted({*packages, *trained.requires} - {"rankplug"})
-    return get_default_pip_requirements() + [_pin(name) for name in more]
+    return options + get_default_pip_requirements() + [_pin(name) for name in more]
 
 
 def _kinds(model: Any) -> Iterator[str]:

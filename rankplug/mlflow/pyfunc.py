@@ -12,6 +12,7 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError, ParameterError, RankplugError
@@ -172,8 +173,27 @@ def default_signature(model: Model, *, any_input: bool = False) -> ModelSignatur
     return ModelSignature(inputs, _output_schema(model), PARAMS)
 
 
+def plain_example(example: Any, n_rows: int | None = None) -> Any:
+    """An input example as MLflow writes it: sparse features as a CSR matrix, tables of pandas.
+
+    Parameters
+    ----------
+    example : features of any kind
+    n_rows : int, optional
+        How many rows of it to take; all if omitted.
+    """
+    if hasattr(example, "collect") and hasattr(example, "head"):  # polars' LazyFrame
+        example = (example if n_rows is None else example.head(n_rows)).collect()
+    if sparse.issparse(example):
+        return sparse.csr_matrix(example.tocsr()[:n_rows])
+    if tables.is_table(example) and not isinstance(example, pd.DataFrame):
+        # As any other frame, whose text is not of a type of Arrow's.
+        example = example[:n_rows].to_pandas()
+    return example[:n_rows] if n_rows is not None else example
+
+
 def named_example(model: Model, example: Any) -> Any:
-    """An input example as a frame that fits the default signature: arrays get features' names."""
+    """A plain input example as a frame that fits the default signature."""
     if model.feature_names is None:
         return example
     columns = list(model.feature_names)

@@ -8,8 +8,11 @@ import threading
 import mlflow
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
+from scipy import sparse
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -123,6 +126,48 @@ def test_examples_signatures_and_registration(runs):
     model = mlflow.pyfunc.load_model("models:/auto/1")
     pd.testing.assert_frame_equal(model.input_example[["a", "b", "c"]], X[:5])
     assert model.metadata.get_input_schema().input_names()[:3] == ["a", "b", "c"]
+
+
+class Unsliced:
+    """Features of which no first rows can be taken."""
+
+    def __array__(self, dtype=None, copy=None):
+        return X.to_numpy(dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        sparse.csr_array(X),
+        sparse.csc_matrix(X),
+        sparse.coo_array(X),
+        pl.from_pandas(X),
+        pa.Table.from_pandas(X),
+    ],
+    ids=lambda features: f"{type(features).__module__.split('.')[0]}-{type(features).__name__}",
+)
+def test_examples_of_every_kind_of_features(runs, features):
+    rankplug.mlflow.autolog(log_input_examples=True, log_datasets=False)
+    Ranker(random_state=3).fit(features, Y, qid=QID)
+    (run,) = runs()
+    (output,) = run.outputs.model_outputs
+    model = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    example = model.input_example
+    rows = example.toarray() if sparse.issparse(example) else example.to_numpy()
+    np.testing.assert_allclose(rows, X[:5])
+    np.testing.assert_allclose(model.predict(example), model.get_raw_model().predict(X[:5]))
+
+
+def test_a_model_whose_example_cannot_be_kept_is_logged_without_it(runs, caplog):
+    rankplug.mlflow.autolog(log_input_examples=True)
+    Ranker(random_state=3).fit(Unsliced(), Y, qid=QID)
+    (run,) = runs()
+    (output,) = run.outputs.model_outputs
+    model = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    assert model.input_example is None
+    assert model.predict(X.to_numpy()).shape == (60,)
+    assert mlflow.get_logged_model(output.model_id).status == "READY"
+    assert "the model is logged without an input example" in caplog.text
 
 
 @pytest.mark.parametrize(

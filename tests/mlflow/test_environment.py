@@ -109,7 +109,9 @@ def saved(tmp_path_factory):
 
 
 def requirements(model):
-    return (model / "requirements.txt").read_text().splitlines()
+    """The packages that are required; the options beside them say where pip finds some."""
+    lines = (model / "requirements.txt").read_text().splitlines()
+    return [line for line in lines if not line.startswith("--")]
 
 
 def with_dependencies(lines):
