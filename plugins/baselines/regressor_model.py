@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.impute import SimpleImputer
 from sklearn.utils import get_tags
 
 from rankplug.data import Matrix
@@ -82,6 +83,13 @@ class RegressorModel(Model):
         if self._converted is None:
             return int(self._regressor.n_features_in_)
         return self._converted.model.n_features
+
+    @property
+    def takes_missing_values(self) -> bool:
+        """As the regressor takes them."""
+        if self._converted is None:
+            return takes_missing(self._regressor)
+        return self._converted.model.takes_missing_values
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """The regressor's own, if it has them."""
@@ -190,9 +198,26 @@ def _scale(steps: tuple[Step, ...], X: Any) -> NDArray[Any]:
             np.clip(scaled, *values.astype(scaled.dtype), out=scaled)
         else:
             _OPERATIONS[operation](scaled, values, out=scaled, casting="same_kind")
-    if not np.isfinite(scaled).all():
+    if np.isinf(scaled).any():
         raise DataError("the features are too large for the regressor's scalers")
     return scaled
+
+
+def takes_missing(regressor: Any) -> bool:
+    """Whether a regressor, or a pipeline of steps before one, says that it takes NaN."""
+    steps = [step for _, step in getattr(regressor, "steps", [("", regressor)])]
+    for step in steps:
+        if step in (None, "passthrough"):
+            continue
+        try:
+            allowed = get_tags(step).input_tags.allow_nan
+        except (AttributeError, TypeError):  # no estimator, which training says
+            allowed = False
+        if not allowed:
+            return False
+        if isinstance(step, SimpleImputer):
+            return True
+    return True
 
 
 def convert_features(regressor: Any, X: Matrix) -> Any:

@@ -17,15 +17,21 @@ from rankplug.data import RankingData, to_dense
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Count, Parameter, Positive, Threads
+from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, SolverTags
 from rankplug.system.cores import available_cores, survive_forks
 from rankplug.system.interruption import interrupted
-from rankplug_plugins.baselines.regressor_model import RegressorModel, convert_features
+from rankplug_plugins.baselines.regressor_model import (
+    RegressorModel,
+    convert_features,
+    takes_missing,
+)
 
 # The least positive number: two scores differ by at least that much or are tied.
 _TIE = np.nextafter(0.0, 1.0)
 
 _REGRESSORS = ("ridge", "linear-svr", "random-forest", "hist-gradient-boosting")
+_TREES = _REGRESSORS[2:]
 _LARGEST_SEED = 2**31 - 1  # scikit-learn takes 32 bits
 
 # Of numbers for liblinear: wide for any sensible scale, and their squares are far from the ends of
@@ -73,11 +79,11 @@ class Constant(Baseline):
     """
 
     name = "constant"
-    tags = replace(_SANITY, problem="none: every row has the score 0")
+    tags = replace(_SANITY, problem="none: every row has the score 0", missing_values=True)
     passes = 0.0
 
     def _find(self, data: RankingData, rng: np.random.Generator) -> LinearModel:
-        return LinearModel(np.zeros(data.n_features))
+        return LinearModel(np.zeros(data.n_features), skip_missing=True)
 
 
 class SingleFeature(Baseline):
@@ -176,6 +182,7 @@ class Pointwise(Baseline):
         problem="regression of the relevance, row by row",
         reference="Lee and Lin, Large-scale linear rankSVM, 2014, section 4.5",
         exact=False,
+        missing_values=True,
     )
 
     regressor: Annotated[Any, _RegressorOrName()] = field(default="ridge", kw_only=False)
@@ -194,6 +201,23 @@ class Pointwise(Baseline):
             "n_estimators": IntDistribution(20, 300, log=True),
             "min_samples_leaf": IntDistribution(1, 100, log=True),
         }
+
+    def takes_missing_values(self) -> bool:
+        """As the regressor says of itself: trees do, linear ones do not."""
+        if isinstance(self.regressor, str):
+            return self.regressor in _TREES
+        return takes_missing(self.regressor)
+
+    def check(self, data: Data | RemoteRankingData) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        super().check(data)
+        if not isinstance(data, RankingData) or not sparse.issparse(data.X):
+            return
+        if data.has_missing and self.regressor != "hist-gradient-boosting":
+            raise DataError(
+                f"{self.name}: scikit-learn's trees take missing values in dense features only: "
+                "pass X.toarray()"
+            )
 
     def _find(self, data: RankingData, rng: np.random.Generator) -> Model:
         seed = int(rng.integers(_LARGEST_SEED))
@@ -270,6 +294,6 @@ def _fit(regressor: Any, data: RankingData) -> None:
     try:
         regressor.fit(convert_features(regressor, data.X), data.relevance, **weight)
     except (ArithmeticError, TypeError, ValueError) as error:
-        # The data hold neither, so that numbers overflowed if the message speaks of them.
+        # The data hold no infinity, so that numbers overflowed if the message speaks of them.
         remedy = ": scale the features and the relevance" if "inf" in str(error).lower() else ""
         raise DataError(f"{type(regressor).__name__} refuses the data: {error}{remedy}") from None

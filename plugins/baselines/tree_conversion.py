@@ -26,6 +26,7 @@ class _Nodes(NamedTuple):
     feature: NDArray[np.int64]
     threshold: NDArray[np.float64]
     value: NDArray[np.float64]
+    missing_left: NDArray[np.bool_] | None
 
 
 def forest(part: Part, n_features: int) -> TreeEnsemble:
@@ -66,7 +67,7 @@ def boosted_trees(part: Part, n_features: int) -> TreeEnsemble:
         raise ValueError("its init is neither 'zero' nor a constant")
     importances = [_importances(tree, n_features) for tree in trees if len(tree.state["nodes"]) > 1]
     return TreeEnsemble(
-        _stack([_compiled_nodes(tree) for tree in trees]),
+        _stack([_compiled_nodes(tree) for tree in trees], missing=False),
         n_features,
         start=start,
         scale=number(part, "learning_rate"),
@@ -130,7 +131,8 @@ def _compiled_nodes(tree: Part) -> _Nodes:
     inner = left != -1
     feature = np.where(inner, _field(nodes, "feature", "i"), 0)
     threshold = np.where(inner, _field(nodes, "threshold", "f"), 0.0)
-    return _Nodes(left, right, feature, threshold, values.astype(np.float64).ravel())
+    missing_left = _missing_left(nodes)
+    return _Nodes(left, right, feature, threshold, values.astype(np.float64).ravel(), missing_left)
 
 
 def _histogram_nodes(predictor: Part) -> _Nodes:
@@ -144,7 +146,8 @@ def _histogram_nodes(predictor: Part) -> _Nodes:
     right = np.where(inner, _field(nodes, "right", "iu"), -1)
     feature = np.where(inner, _field(nodes, "feature_idx", "iu"), 0)
     threshold = np.where(inner, _field(nodes, "num_threshold", "f"), 0.0)
-    return _Nodes(left, right, feature, threshold, _field(nodes, "value", "f"))
+    missing_left = _missing_left(nodes)
+    return _Nodes(left, right, feature, threshold, _field(nodes, "value", "f"), missing_left)
 
 
 def _field(nodes: Any, name: str, kinds: str) -> NDArray[Any]:
@@ -159,9 +162,21 @@ def _field(nodes: Any, name: str, kinds: str) -> NDArray[Any]:
     return column.astype(np.float64 if kinds == "f" else np.int64)
 
 
-def _stack(trees: list[_Nodes]) -> TreeArrays:
+def _missing_left(nodes: Any) -> NDArray[np.bool_] | None:
+    """Whether missing values go left at each node; older versions of scikit-learn do not say."""
+    if "missing_go_to_left" not in nodes.dtype.names:
+        return None
+    column: NDArray[np.bool_] = _field(nodes, "missing_go_to_left", "iu") != 0
+    return column
+
+
+def _stack(trees: list[_Nodes], *, missing: bool = True) -> TreeArrays:
+    """All trees behind each other; `missing` says whether they take missing values."""
     sizes = np.array([len(tree.left) for tree in trees], dtype=np.int64)
-    return TreeArrays(sizes, *(np.concatenate(column) for column in zip(*trees, strict=True)))
+    *columns, goes_left = zip(*trees, strict=True)
+    known = missing and not any(one is None for one in goes_left)
+    arrays = map(np.concatenate, columns)
+    return TreeArrays(sizes, *arrays, missing_left=np.concatenate(goes_left) if known else None)
 
 
 def _importances(tree: Part, n_features: int) -> NDArray[np.float64]:

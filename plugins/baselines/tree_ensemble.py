@@ -17,7 +17,7 @@ from scipy import sparse
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import Model
-from rankplug.parameters import Choice, Integer, Parameter, Real
+from rankplug.parameters import Choice, Integer, Optional, Parameter, Real
 from rankplug.system.files import load_arrays
 
 _FILE = "trees.npz"
@@ -26,7 +26,9 @@ _BLOCK_ELEMENTS = 1 << 21  # of features at once: 16 MB of float64
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
-_KINDS = dict.fromkeys(("sizes", "left", "right", "feature"), "i")  # of arrays; the others: floats
+# Of arrays; the others are floats.
+_KINDS = {**dict.fromkeys(("sizes", "left", "right", "feature"), "i"), "missing_left": "b"}
+_TYPES = {"i": np.int64, "b": np.bool_, "f": np.float64}
 
 _HEADER: Mapping[str, Parameter] = {
     "n_features": Integer(1, 2**31),
@@ -35,6 +37,7 @@ _HEADER: Mapping[str, Parameter] = {
     "average": Choice((True, False)),
     "float32": Choice((True, False)),
     "importances": Choice((True, False)),
+    "missing": Optional(Choice((True, False))),  # not in models of 0.1
 }
 
 
@@ -52,6 +55,8 @@ class TreeArrays(NamedTuple):
         Rows whose feature is at most that go left.
     value : float64 ndarray of shape (n_nodes,)
         What a leaf adds to the score.
+    missing_left : bool ndarray of shape (n_nodes,) or None
+        Whether rows whose feature is missing go left, too; None if none may be missing.
     """
 
     sizes: NDArray[np.int64]
@@ -60,6 +65,7 @@ class TreeArrays(NamedTuple):
     feature: NDArray[np.int64]
     threshold: NDArray[np.float64]
     value: NDArray[np.float64]
+    missing_left: NDArray[np.bool_] | None = None
 
 
 class TreeEnsemble(Model):
@@ -114,6 +120,11 @@ class TreeEnsemble(Model):
         """Number of features of a row."""
         return self._n_features
 
+    @property
+    def takes_missing_values(self) -> bool:
+        """If each node says on which side they go."""
+        return self.trees.missing_left is not None
+
     def feature_importances(self) -> NDArray[np.float64] | None:
         """Those that scikit-learn's trees tell; None for trees on histograms."""
         return self._importances
@@ -134,7 +145,7 @@ class TreeEnsemble(Model):
     def _convert(self, X: NDArray[Any]) -> NDArray[Any]:
         if not self.float32:
             return X
-        if X.dtype != np.float32 and float(np.abs(X).max()) > _LARGEST_FLOAT32:
+        if X.dtype != np.float32 and float(np.fmax.reduce(np.abs(X), axis=None)) > _LARGEST_FLOAT32:
             raise DataError(
                 "the features are too large for the trees, which compare them as float32: they "
                 "must be below 3.4e38"
@@ -159,13 +170,16 @@ class TreeEnsemble(Model):
         feature: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """The leaf of each row in a tree; all rows go down a level at a time."""
-        threshold = self.trees.threshold
+        threshold, missing_left = self.trees.threshold, self.trees.missing_left
         node = np.full(len(row_starts), root)
         if not self._inner[root]:
             return node
         rows, at, starts = np.arange(len(row_starts)), node, row_starts
         while True:
-            right = flat[starts + feature[at]] > threshold[at]
+            value = flat[starts + feature[at]]
+            right = value > threshold[at]
+            if missing_left is not None:
+                right |= np.isnan(value) & ~missing_left[at]
             at = self._children[2 * at + right]
             goes_on = self._inner[at]
             done = ~goes_on
@@ -176,7 +190,8 @@ class TreeEnsemble(Model):
 
     def _write(self, folder: Path) -> dict[str, Any]:
         trees = self.trees
-        arrays: dict[str, Any] = trees._asdict()
+        given = trees._asdict().items()
+        arrays: dict[str, Any] = {name: array for name, array in given if array is not None}
         for name in ("left", "right", "feature"):  # half as large a file
             arrays[name] = arrays[name].astype(np.int32)
         if self._importances is not None:
@@ -189,6 +204,7 @@ class TreeEnsemble(Model):
             "average": self.average,
             "float32": self.float32,
             "importances": self._importances is not None,
+            "missing": self.takes_missing_values,
         }
 
     @classmethod
@@ -197,12 +213,12 @@ class TreeEnsemble(Model):
         if wrong:
             raise ModelFormatError(f"{folder}: {', '.join(wrong)} missing or wrong in the header")
         file = folder / _FILE
-        raw = load_arrays(file, *TreeArrays._fields)
+        names = set(TreeArrays._fields) - (set() if header.get("missing") else {"missing_left"})
+        raw = load_arrays(file, *names)
         if any(array.dtype.kind != _KINDS.get(name, "f") for name, array in raw.items()):
             raise ModelFormatError(f"{file}: an array is of a wrong type")
         arrays: Any = {
-            name: array.astype(np.int64 if name in _KINDS else np.float64)
-            for name, array in raw.items()
+            name: array.astype(_TYPES[_KINDS.get(name, "f")]) for name, array in raw.items()
         }
         importances = (
             load_arrays(file, "importances")["importances"] if header["importances"] else None
@@ -236,7 +252,7 @@ def _check(trees: TreeArrays, n_features: int, importances: NDArray[np.float64] 
 
 
 def _check_sizes(trees: TreeArrays) -> None:
-    sizes, lengths = trees.sizes, {array.shape for array in trees[1:]}
+    sizes, lengths = trees.sizes, {array.shape for array in trees[1:] if array is not None}
     n_nodes = len(trees.left) if trees.left.ndim == 1 else 0
     if sizes.ndim != 1 or lengths != {(n_nodes,)}:
         raise DataError("the trees' arrays do not fit together")

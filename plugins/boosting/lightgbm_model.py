@@ -44,6 +44,11 @@ class LightGBMModel(Model):
         return int(self.booster.num_feature())
 
     @property
+    def takes_missing_values(self) -> bool:
+        """Each split has learnt on which side they go."""
+        return True
+
+    @property
     def n_trees(self) -> int:
         """Number of trees."""
         return int(self.booster.num_trees())

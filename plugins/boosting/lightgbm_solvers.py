@@ -53,6 +53,7 @@ class LightGBMTrees(BoostedTrees):
         exact=False,
         validation=True,
         continues=True,
+        missing_values=True,
         requires=("lightgbm",),
     )
 

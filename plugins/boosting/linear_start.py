@@ -59,6 +59,7 @@ class LinearThenBoost(XGBoostAllPairs):
         tasks=("query-document",),
         problem="a linear rankSVM, then boosted trees on all pairs from its scores",
         reference="Lee and Lin (2014), then Chen and Guestrin, KDD 2016",
+        missing_values=False,
     )
     linear: Annotated[str | Solver, _SolverOrName()] = "tree-tron"
     C: Positive | None = None

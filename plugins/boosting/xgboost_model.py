@@ -54,6 +54,11 @@ class XGBoostModel(Model):
         return None if self.labels is None else len(self.labels)
 
     @property
+    def takes_missing_values(self) -> bool:
+        """Each split has learnt on which side they go."""
+        return True
+
+    @property
     def n_trees(self) -> int:
         """Number of trees."""
         return int(self.booster.num_boosted_rounds())
@@ -111,7 +116,7 @@ class XGBoostModel(Model):
 
         if self.labels is not None:
             raise DataError("contributions are those to the score of a document, not of a label")
-        matrix, _ = as_matrix(X, self.feature_names)
+        matrix, _ = as_matrix(X, self.feature_names, allow_missing=True)
         if matrix.shape[1] != self.n_features:
             raise DataError(f"X has {matrix.shape[1]} features, the model {self.n_features}")
         rows = xgboost.DMatrix(self._convert_rows(matrix), missing=missing_value(self.zeros))

@@ -50,7 +50,8 @@ class XGBoostTrees(BoostedTrees):
         "missing" treats 0, stored or absent, as missing: each split learns on which side
         zeros go. XGBoost always does so with the absent entries of sparse features, so that
         dense and sparse features give the same model. "value" takes 0 as a number, as
-        XGBoost does by default with dense features; sparse ones are refused then.
+        XGBoost does by default with dense features; sparse ones are refused then. NaN is
+        missing in either case: "value" tells it from 0.
     n_estimators, learning_rate, ...
         See `BoostedTrees`.
     """
@@ -64,6 +65,7 @@ class XGBoostTrees(BoostedTrees):
         exact=False,
         validation=True,
         continues=True,
+        missing_values=True,
         requires=("xgboost",),
     )
 

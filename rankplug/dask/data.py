@@ -57,6 +57,7 @@ class _Metadata:
     n_features: int
     feature_names: tuple[str, ...] | None
     weighted: bool
+    has_missing: bool
     has_pairs: bool  # of any weight
     has_counted_pairs: bool  # of positive weight
 
@@ -84,6 +85,8 @@ class ClusterData(RemoteRankingData):
     feature_names : tuple of str or None
     weighted : bool
         Whether queries have weights.
+    has_missing : bool
+        Whether a feature of some row is missing (NaN).
     scaling : Scaling or None
         How the features were scaled when a folder was prepared; solvers see scaled ones.
     """
@@ -107,6 +110,7 @@ class ClusterData(RemoteRankingData):
         self.n_features = kept[0].n_features
         self.feature_names = kept[0].feature_names
         self.weighted = kept[0].weighted
+        self.has_missing = any(one.has_missing for one in kept)
         self.scaling: Scaling | None = None
         self._metadata = kept
         self._is_closed = False
@@ -216,6 +220,11 @@ class ClusterData(RemoteRankingData):
             raise no_pairs(self.n_samples, self.n_queries)
         if not any(one.has_counted_pairs for one in self._metadata):
             raise no_pairs_count()
+
+    @override
+    def count_missing(self) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = reduce(add, self.map(RankingData.count_missing))
+        return counts
 
     @override
     def largest_squared_norm(self) -> float:
@@ -331,6 +340,7 @@ def _describe_partition(data: RankingData | None) -> _Metadata | None:
         data.n_features,
         data.feature_names,
         data.query_weight is not None,
+        data.has_missing,
         counted or _has_pairs(replace(data, query_weight=None)),
         counted,
     )

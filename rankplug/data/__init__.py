@@ -6,9 +6,12 @@ from rankplug.data.arrays import (
     concatenate_ranges,
     even_spans,
     far_origin,
+    holds_nan,
+    matrix_with_holes,
     n_stored,
     real_array,
     real_vector,
+    refuse_missing,
     row_blocks,
     row_slice,
     stack_rows,
@@ -17,6 +20,7 @@ from rankplug.data.arrays import (
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.labels import LabelRankingData, relevance_of_ranks
+from rankplug.data.missing import count_missing, describe_missing
 from rankplug.data.queries import expand_group, group_queries, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
@@ -32,18 +36,23 @@ __all__ = [
     "Task",
     "as_matrix",
     "concatenate_ranges",
+    "count_missing",
+    "describe_missing",
     "even_spans",
     "expand_group",
     "far_origin",
     "fit_scaling",
     "fit_scaling_to_blocks",
     "group_queries",
+    "holds_nan",
+    "matrix_with_holes",
     "n_stored",
     "no_pairs",
     "no_pairs_count",
     "rank_in_queries",
     "real_array",
     "real_vector",
+    "refuse_missing",
     "relevance_of_ranks",
     "row_blocks",
     "row_slice",

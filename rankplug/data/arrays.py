@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,9 +21,9 @@ _FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
 
 
 def as_matrix(
-    X: Any, feature_names: Sequence[str] | None = None
+    X: Any, feature_names: Sequence[str] | None = None, *, allow_missing: bool = False
 ) -> tuple[Matrix, tuple[str, ...] | None]:
-    """Features as a finite C-contiguous float array or canonical `csr_array`, with their names.
+    """Features as a C-contiguous float array or canonical `csr_array`, with their names.
 
     float32 and float64 are kept (float16 becomes float32, other numbers float64); nothing is
     copied that already has the right form, and the caller's arrays are never changed.
@@ -31,8 +31,26 @@ def as_matrix(
     Raises
     ------
     DataError
-        If `X` is empty, not two-dimensional, not numeric, or holds NaN or infinity.
+        If `X` is empty, not two-dimensional, not numeric, or holds infinity, or NaN unless
+        missing values are allowed.
     """
+    matrix, names = _named_matrix(X, feature_names)
+    _find_missing(matrix, names, allowed=allow_missing)
+    return matrix, names
+
+
+def matrix_with_holes(
+    X: Any, feature_names: Sequence[str] | None = None
+) -> tuple[Matrix, tuple[str, ...] | None, bool]:
+    """As `as_matrix` where missing values are allowed, and whether there are any."""
+    matrix, names = _named_matrix(X, feature_names)
+    return matrix, names, _find_missing(matrix, names, allowed=True)
+
+
+def _named_matrix(
+    X: Any, feature_names: Sequence[str] | None
+) -> tuple[Matrix, tuple[str, ...] | None]:
+    """Features as a matrix and their names; the values are not looked at."""
     names: list[str] | None
     if tables.is_table(X):
         names = tables.column_names(X) if feature_names is None else list(feature_names)
@@ -46,7 +64,6 @@ def as_matrix(
         raise DataError("X has no columns (0 feature(s)): at least one is needed")
     if names is not None and len(names) != matrix.shape[1]:
         raise DataError(f"{len(names)} feature names for {matrix.shape[1]} columns of X")
-    _require_finite(matrix, names)
     return matrix, None if names is None else tuple(names)
 
 
@@ -287,16 +304,39 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     raise DataError(f"X must hold numbers, not values of type {dtype}")
 
 
-def _require_finite(matrix: Matrix, names: Sequence[str] | None) -> None:
-    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+def stored_values(X: Matrix) -> NDArray[Any]:
+    """The elements that are stored: all of dense features, those of sparse ones in one row."""
+    return X if isinstance(X, np.ndarray) else np.asarray(X.data)
+
+
+def holds_nan(X: Matrix) -> bool:
+    """Whether an element is NaN, of features without infinity."""
+    # A sum that is no NaN proves that there is none in one fast pass, where nothing is infinite.
+    values = stored_values(X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isnan(values.sum(dtype=np.float64)) and np.isnan(values).any())
+
+
+def _find_missing(matrix: Matrix, names: Sequence[str] | None, *, allowed: bool) -> bool:
+    """Whether a value is NaN; raises `DataError` if one is infinite, or NaN and not allowed."""
+    values = stored_values(matrix)
     # A finite sum proves finite terms in one fast pass; an overflowing one proves nothing.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
-            return
-    wrong = ~np.isfinite(values)
-    if not wrong.any():
-        return
-    place = int(np.argmax(wrong))
+            return False
+    wrong = np.isinf(values) if allowed else ~np.isfinite(values)
+    if wrong.any():
+        _refuse_value(matrix, int(np.argmax(wrong)), names)
+    return allowed and bool(np.isnan(values).any())
+
+
+def refuse_missing(matrix: Matrix, names: Sequence[str] | None) -> NoReturn:
+    """Raise `DataError` that says where the first value is missing, of features where one is."""
+    _refuse_value(matrix, int(np.argmax(np.isnan(stored_values(matrix)))), names)
+
+
+def _refuse_value(matrix: Matrix, place: int, names: Sequence[str] | None) -> NoReturn:
+    values = stored_values(matrix)
     if isinstance(matrix, np.ndarray):
         row, column = divmod(place, matrix.shape[1])
     else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankplug.data.arrays import Matrix
+from rankplug.data.arrays import Matrix, holds_nan
+from rankplug.data.missing import count_missing
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
 
@@ -33,6 +35,7 @@ class PreferenceData(ABC):
     unit : str
         What examples are called: "queries" or "instances".
     X : ndarray or csr_array of shape (n_samples, n_features)
+        NaN is a value that is missing; infinity there is none.
     relevance : float64 ndarray of shape (n_samples,) or (n_samples, n_labels)
     feature_names : tuple of str or None
     labels : ndarray of shape (n_labels,) or None
@@ -58,6 +61,22 @@ class PreferenceData(ABC):
     def n_features(self) -> int:
         """Number of columns of `X`."""
         return int(self.X.shape[1])
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether a feature of some row is missing (NaN); found out once."""
+        return holds_nan(self.X)
+
+    def count_missing(self) -> NDArray[np.int64]:
+        """Number of rows in which each feature is missing, of shape (n_features,)."""
+        if not self.has_missing:
+            return np.zeros(self.n_features, dtype=np.int64)
+        return count_missing(self.X)
+
+    def noting_missing(self, known: bool) -> Self:
+        """These data, which need not look again whether features are missing."""
+        vars(self)["has_missing"] = known
+        return self
 
     @property
     def n_labels(self) -> int | None:

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankplug.data import tables
-from rankplug.data.arrays import Matrix, as_matrix, plain_array, real_array, stack_rows, take_rows
+from rankplug.data.arrays import (
+    Matrix,
+    matrix_with_holes,
+    plain_array,
+    real_array,
+    stack_rows,
+    take_rows,
+)
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.queries import integers_or_strings
 from rankplug.exceptions import DataError, DataWarning, warn_caller
@@ -56,6 +63,7 @@ class LabelRankingData(PreferenceData):
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
+            Features; they may be missing (NaN, or null in a table), for solvers that take that.
         Y : array-like of shape (n_samples, n_labels) or (n_samples,)
             Relevance of each label (NaN: not compared), or one class per instance, which
             makes that class relevant (1) and every other one not (0).
@@ -72,7 +80,7 @@ class LabelRankingData(PreferenceData):
         DataError
             If lengths differ or values are infinite.
         """
-        matrix, names = as_matrix(X, feature_names)
+        matrix, names, has_missing = matrix_with_holes(X, feature_names)
         n_samples = matrix.shape[0]
         if tables.is_table(Y):
             labels = tables.column_names(Y) if labels is None else labels
@@ -102,7 +110,7 @@ class LabelRankingData(PreferenceData):
             raise DataError(
                 f"Y has {relevance.shape[1]} columns but {len(label_array)} labels are named"
             )
-        return cls(matrix, relevance, label_array, names)
+        return cls(matrix, relevance, label_array, names).noting_missing(has_missing)
 
     @property
     def n_labels(self) -> int:
@@ -166,7 +174,8 @@ class LabelRankingData(PreferenceData):
     def take(self, examples: ArrayLike) -> LabelRankingData:
         """The data of some instances, in the given order."""
         chosen = self._positions(examples)
-        return replace(self, X=take_rows(self.X, chosen), relevance=self.relevance[chosen])
+        taken = replace(self, X=take_rows(self.X, chosen), relevance=self.relevance[chosen])
+        return taken if self.has_missing else taken.noting_missing(False)
 
     @classmethod
     def stack(cls, parts: Sequence[LabelRankingData]) -> LabelRankingData:

@@ -15,8 +15,8 @@ from scipy import sparse
 from rankplug.data import tables
 from rankplug.data.arrays import (
     Matrix,
-    as_matrix,
     concatenate_ranges,
+    matrix_with_holes,
     real_array,
     real_vector,
     stack_rows,
@@ -94,7 +94,8 @@ class RankingData(PreferenceData):
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
-            A table's column ``qid`` holds the queries if they are not given otherwise.
+            Features; they may be missing (NaN, or null in a table), for solvers that take that. A
+            table's column ``qid`` holds the queries if they are not given otherwise.
         y : array-like of shape (n_samples,)
             Relevance, any finite real numbers.
         qid : array-like of shape (n_samples,), optional
@@ -110,10 +111,11 @@ class RankingData(PreferenceData):
         Raises
         ------
         DataError
-            If lengths differ, values are missing or infinite, or weights vary in a query.
+            If lengths differ, values are infinite, or missing where they are no features, or
+            weights vary in a query.
         """
         X, query_column = tables.without_query_column(X, qid is not None or group is not None)
-        matrix, names = as_matrix(X, feature_names)
+        matrix, names, has_missing = matrix_with_holes(X, feature_names)
         n_samples = matrix.shape[0]
         name = tables.name_of(qid) if query_column is None else tables.QUERY_COLUMN
         qid = query_column if qid is None else qid
@@ -128,7 +130,8 @@ class RankingData(PreferenceData):
         weight = None
         if sample_weight is not None:
             weight = _query_weight(sample_weight, query_ptr, query_ids, order)
-        return cls(matrix, relevance, query_ptr, query_ids, weight, names, order, query_column=name)
+        data = cls(matrix, relevance, query_ptr, query_ids, weight, names, order, query_column=name)
+        return data.noting_missing(has_missing)
 
     @property
     def n_queries(self) -> int:
@@ -257,7 +260,7 @@ class RankingData(PreferenceData):
         sizes = self.sizes[chosen]
         query_ptr = np.concatenate(([0], np.cumsum(sizes)))
         rows = concatenate_ranges(self.query_ptr[chosen], sizes)
-        return RankingData(
+        taken = RankingData(
             take_rows(self.X, rows),
             self.relevance[rows],
             query_ptr,
@@ -268,6 +271,7 @@ class RankingData(PreferenceData):
             query_column=self.query_column,
             id_columns=self.id_columns,
         )
+        return taken if self.has_missing else taken.noting_missing(False)
 
     take_queries = take
 

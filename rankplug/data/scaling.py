@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -78,7 +79,7 @@ class Scaling:
         known: Any = data
         done = getattr(known, "scaling", None)
         if done is None:
-            scaled: D = replace(known, X=self.apply(known.X))
+            scaled: D = replace(known, X=self.apply(known.X)).noting_missing(known.has_missing)
             return scaled
         if not self.equals(done):
             raise DataError(
@@ -101,7 +102,7 @@ def _with_values(X: Any, values: NDArray[Any]) -> sparse.csr_array:
 
 
 def fit_scaling(X: Matrix, scale: ScaleName) -> Scaling | None:
-    """How to scale features like these; constant ones keep their scale.
+    """How to scale features like these; constant ones keep their scale, missing values count not.
 
     Parameters
     ----------
@@ -124,17 +125,42 @@ def fit_scaling_to_blocks(blocks: Iterable[Matrix], scale: ScaleName) -> Scaling
     if scale == "none":
         return None
     scaler = {"maxabs": MaxAbsScaler, "standard": StandardScaler, "minmax": MinMaxScaler}[scale]()
-    for X in blocks:
+    for X in blocks if scale == "standard" else _extremes(blocks):
         if sparse.issparse(X) and scale != "maxabs":
             raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of columns without a value
             scaler.partial_fit(X)
-    size = scaler.scale_.astype(np.float64)
+            if scale == "standard" and np.ndim(scaler.n_samples_seen_):
+                # From the mean of no values, NaN, scikit-learn would not come back.
+                scaler.mean_[scaler.n_samples_seen_ == 0] = 0.0
+                scaler.var_[scaler.n_samples_seen_ == 0] = 0.0
+    known = np.broadcast_to(scaler.n_samples_seen_ > 0, scaler.scale_.shape)
+    if scale != "standard":
+        known = ~np.isnan(scaler.max_abs_ if scale == "maxabs" else scaler.data_min_)
+    size = np.where(known, scaler.scale_, 1.0).astype(np.float64)
     if scale == "maxabs":
         return _finite(Scaling(None, 1.0 / size), size)
     if scale == "standard":
-        return _finite(Scaling(scaler.mean_.astype(np.float64), 1.0 / size), size)
-    return _finite(Scaling(scaler.data_min_.astype(np.float64), size), size)
+        return _finite(Scaling(np.where(known, scaler.mean_, 0.0), 1.0 / size), size)
+    lowest = np.where(known, scaler.data_min_, 0.0).astype(np.float64)
+    return _finite(Scaling(lowest, size), size)
+
+
+def _extremes(blocks: Iterable[Matrix]) -> Iterator[Matrix]:
+    """Sparse blocks as they are; of dense ones two rows, the least and the largest values of all.
+
+    scikit-learn would lose what it knows of a column where a block holds nothing but NaN.
+    """
+    ends: NDArray[Any] | None = None
+    for X in blocks:
+        if not isinstance(X, np.ndarray):
+            yield X
+        else:
+            rows = X if ends is None else np.concatenate((ends, X))
+            ends = np.stack((np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)))
+    if ends is not None:
+        yield ends
 
 
 def _finite(scaling: Scaling, size: NDArray[np.float64]) -> Scaling:

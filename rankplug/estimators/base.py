@@ -124,7 +124,7 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _features(self, X: Any, *, reset: bool = False) -> Any:
-        """Features as scikit-learn checks them; `as_matrix` looks for NaN and infinity."""
+        """Features as scikit-learn checks them; data and models look for NaN and infinity."""
         if hasattr(X, "get_label"):
             raise DataError(
                 f"X is a {type(X).__name__} of a boosting library: take data = "
@@ -172,7 +172,9 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         try:
-            tags.input_tags.sparse = self._new_solver().tags.sparse
+            solver = self._new_solver()
+            tags.input_tags.sparse = solver.tags.sparse
+            tags.input_tags.allow_nan = solver.takes_missing_values()
         except RankplugError:  # told by fit; tags are read for the mere repr
             tags.input_tags.sparse = False
         return tags

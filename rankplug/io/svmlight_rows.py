@@ -153,7 +153,7 @@ def _is_valid(rows: ParsedRows, n_features: int | None) -> bool:
     starts = starts[rows.counts > 0]
     ascending[starts] = rows.indices[starts] > 0
     within = rows.indices.max(initial=0) <= (_LARGEST_INDEX if n_features is None else n_features)
-    finite = np.isfinite(rows.relevance).all() and np.isfinite(rows.values).all()
+    finite = np.isfinite(rows.relevance).all() and not np.isinf(rows.values).any()
     return bool(ascending.all() and within and finite)
 
 
@@ -270,11 +270,8 @@ def _add_features(
         value = _number(value_text)
         if value is None:
             raise _LineError(f"feature {index}: {_text(value_text)!r} is not a number")
-        if not math.isfinite(value):
-            raise _LineError(
-                f"feature {index} is {value}: fill in or leave out missing values and clip "
-                "infinite ones"
-            )
+        if math.isinf(value):
+            raise _LineError(f"feature {index} is {value}: clip infinite values")
         indices.append(index - first + 1)
         values.append(value)
         previous = index

@@ -18,7 +18,7 @@ class Roles:
     """Names of columns by what they hold.
 
     `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
-    text. With `partial`, relevance may be missing.
+    text. Features may be missing and, with `partial`, relevance.
     """
 
     features: tuple[str, ...]
@@ -31,12 +31,12 @@ class Roles:
     def complete_numbers(self) -> tuple[str, ...]:
         """Columns in which every value must be a finite number."""
         weight = () if self.weight is None else (self.weight,)
-        return (*(() if self.partial else self.relevance), *weight, *self.features)
+        return (*(() if self.partial else self.relevance), *weight)
 
     @property
     def partial_numbers(self) -> tuple[str, ...]:
         """Columns of numbers in which values may be missing."""
-        return self.relevance if self.partial else ()
+        return (*(self.relevance if self.partial else ()), *self.features)
 
     @property
     def numbers(self) -> tuple[str, ...]:

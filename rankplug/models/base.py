@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Matrix, as_matrix, tables
+from rankplug.data import Matrix, matrix_with_holes, refuse_missing, tables
 from rankplug.exceptions import DataError
 from rankplug.models.header import write_header
 from rankplug.system.files import new_folder
@@ -48,6 +48,11 @@ class Model(ABC):
     id_columns: tuple[str, ...] = ()
 
     @property
+    def takes_missing_values(self) -> bool:
+        """Whether features may be missing (NaN) when it predicts."""
+        return False
+
+    @property
     @abstractmethod
     def n_features(self) -> int:
         """Number of features of a row."""
@@ -72,16 +77,18 @@ class Model(ABC):
         Raises
         ------
         DataError
-            If features are missing, too many, not numeric or not finite, or so large that a score
-            is not finite.
+            If features are too few or too many, not numeric or not finite (NaN only if the model
+            takes no missing values), or so large that a score is not finite.
         """
         names = self.feature_names if tables.is_table(X) else None
-        matrix, _ = as_matrix(X, names)
+        matrix, _, has_missing = matrix_with_holes(X, names)
         if matrix.shape[1] != self.n_features:
             raise DataError(
                 f"X has {matrix.shape[1]} features, but the model is expecting "
                 f"{self.n_features} features as input"
             )
+        if has_missing and not self.takes_missing_values:
+            refuse_missing(matrix, self.feature_names)
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self._predict(matrix)
         wrong = ~np.isfinite(scores)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast import passes
-from rankplug.data import LabelRankingData, Matrix, RankingData
+from rankplug.data import LabelRankingData, Matrix, RankingData, holds_nan
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models.base import ARRAYS, Model
 from rankplug.models.header import check_names, is_text
@@ -24,12 +24,15 @@ class LinearModel(Model):
     ----------
     coef : array-like of shape (n_features,)
     feature_names : sequence of str, optional
+    skip_missing : bool, default=False
+        Whether a feature that is missing (NaN) adds nothing to the score. Otherwise it is refused.
     """
 
     kind = "linear"
 
-    def __init__(self, coef: Any, feature_names: Any = None) -> None:
+    def __init__(self, coef: Any, feature_names: Any = None, *, skip_missing: bool = False) -> None:
         self.coef = _coefficients(coef, 1)
+        self.skip_missing = skip_missing
         self.feature_names = check_names(feature_names, len(self.coef))
 
     @property
@@ -37,7 +40,14 @@ class LinearModel(Model):
         """Number of features of a row."""
         return len(self.coef)
 
+    @property
+    def takes_missing_values(self) -> bool:
+        """Only with `skip_missing`."""
+        return self.skip_missing
+
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        if self.skip_missing and holds_nan(X):
+            X = _zeros_for_missing(X)
         if X.dtype == self.coef.dtype:
             return np.asarray(X @ self.coef)
         # NumPy and SciPy would make a float64 copy of X.
@@ -50,11 +60,12 @@ class LinearModel(Model):
 
     def _write(self, folder: Path) -> dict[str, Any]:
         np.savez(folder / ARRAYS, coef=self.coef)
-        return {}
+        return {"skip_missing": True} if self.skip_missing else {}
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> LinearModel:
-        return cls(load_numbers(folder / ARRAYS, "coef")["coef"])
+        skips = header.get("skip_missing") is True
+        return cls(load_numbers(folder / ARRAYS, "coef")["coef"], skip_missing=skips)
 
 
 class LabelLinearModel(Model):
@@ -146,6 +157,15 @@ def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:
     if array.dtype.kind == "U" and not all(map(is_text, array.tolist())):
         raise DataError("labels hold characters that are no text (lone surrogates)")
     return array
+
+
+def _zeros_for_missing(X: Matrix) -> Matrix:
+    """A copy with 0 for NaN."""
+    if isinstance(X, np.ndarray):
+        return np.where(np.isnan(X), X.dtype.type(0), X)
+    filled = X.copy()
+    filled.data[np.isnan(filled.data)] = 0.0
+    return filled
 
 
 def _coefficients(coef: Any, n_dimensions: int, *, copy: bool = True) -> NDArray[np.float64]:

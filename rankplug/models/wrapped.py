@@ -104,6 +104,11 @@ class WrappedModel(Model):
         return self.model.n_features
 
     @property
+    def takes_missing_values(self) -> bool:
+        """As the model within, to which what is missing comes as it is."""
+        return self.model.takes_missing_values
+
+    @property
     def n_labels(self) -> int | None:
         """Number of labels scored for each row; None if the row itself is scored."""
         return self.model.n_labels

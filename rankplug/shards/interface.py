@@ -11,6 +11,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankplug.shards.reductions import Reduction
 
 T = TypeVar("T")
@@ -78,6 +81,8 @@ class RemoteRankingData(ABC):
     n_samples, n_features, n_queries : int
         Of all rows, wherever they are.
     feature_names : tuple of str or None
+    has_missing : bool
+        Whether a feature of some row is missing (NaN).
     query_column : str or None
         The column that held the query ids, if it had a name.
     n_labels : None
@@ -89,11 +94,16 @@ class RemoteRankingData(ABC):
     n_features: int
     n_queries: int
     feature_names: tuple[str, ...] | None
+    has_missing: bool = False
     query_column: str | None = None
 
     @abstractmethod
     def require_pairs(self) -> None:
         """Raise `DataError` if no query of positive weight has two rows of different relevance."""
+
+    @abstractmethod
+    def count_missing(self) -> NDArray[np.int64]:
+        """Number of rows in which each feature is missing, of shape (n_features,)."""
 
     @abstractmethod
     def largest_squared_norm(self) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
-from rankplug.data import LabelRankingData, RankingData, tables
+from rankplug.data import LabelRankingData, RankingData, describe_missing, tables
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, warn_caller
 from rankplug.metrics import parse_metric
 from rankplug.models import Model
@@ -129,6 +129,10 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return {}
 
+    def takes_missing_values(self) -> bool:
+        """Whether features may be missing (NaN) with these parameters; by default as tagged."""
+        return self.tags.missing_values
+
     def describe_objective(self) -> Objective | None:
         """What is minimised with these parameters; None where nothing stated is.
 
@@ -194,6 +198,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
         watch = watch or {}
         for one in (valid, *watch.values()):
             check_validation(data, one)
+        self._check_missing_beside(valid, watch)
         model = initial_model(self.name, self.tags, data, init)
         check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
         metric = parse_metric(self.eval_metric) if hasattr(self, "eval_metric") else None
@@ -214,7 +219,26 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
             self._check_remote(data)
         else:
             self._check_local(data)
+        self._check_missing(data)
         data.require_pairs()
+
+    def _check_missing(self, data: AnyData, hold: str = "the data hold") -> None:
+        """Refuse features that are missing, unless the solver can do with them."""
+        if not data.has_missing or self.takes_missing_values():
+            return
+        found = describe_missing(data.count_missing(), data.feature_names)
+        raise DataError(
+            f"{self.name} takes no missing values, but {hold} {found}. Fill them in as a part of "
+            "the model, make_pipeline(SimpleImputer(), StandardScaler(), Ranker(...)), or take a "
+            "solver that takes them, such as xgboost-pairwise or lightgbm-lambdarank"
+        )
+
+    def _check_missing_beside(self, valid: Data | None, watch: Mapping[str, Data]) -> None:
+        """The same of the data that the solver, or its model, sees while it trains."""
+        if valid is not None and self.tags.validation:
+            self._check_missing(valid, "the validation data hold")
+        for name, data in watch.items():
+            self._check_missing(data, f"the data {name!r} that are watched hold")
 
     def _check_remote(self, data: RemoteRankingData) -> None:
         if not self.tags.distributed:

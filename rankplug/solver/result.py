@@ -48,6 +48,9 @@ class SolverTags:
         Ranks all rows together as a rule, or row by row: nobody has forgotten the queries then.
     validation : bool
         Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
+    missing_values : bool
+        Takes features that are missing (NaN), and its models predict where some are. Where that
+        depends on parameters, `Solver.takes_missing_values` says it.
     distributed : bool
         Takes `RemoteRankingData`, as it sees data through `rankplug.objectives.open_pairs` only, or
         knows how to work on a cluster.
@@ -68,6 +71,7 @@ class SolverTags:
     kernel: bool = False
     one_query: bool = False
     validation: bool = False
+    missing_values: bool = False
     distributed: bool = False
     learns: bool = True
     requires: tuple[str, ...] = ()

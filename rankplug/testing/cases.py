@@ -49,6 +49,12 @@ class Problem:
         weight = None if self.sample_weight is None else self.sample_weight[index]
         return Problem(self.X[index], self.y[index], qid, weight)
 
+    def with_holes(self) -> Problem:
+        """The problem with a fifth of the features missing, but for the first column."""
+        holes = np.random.default_rng(3).random(self.X.shape) < 0.2
+        holes[:, 0] = False
+        return replace(self, X=np.where(holes, np.nan, self.X))
+
     def with_silent_rows(self) -> Problem:
         """The problem and rows without a preference, which change nothing."""
         if self.qid is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -11,7 +13,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from rankplug.exceptions import DataError
-from rankplug.solver import Task
+from rankplug.models import load_model
+from rankplug.solver import Progress, Task
 from rankplug.testing.cases import Case, assert_close, expect_refusal, list_arrays, make_problem
 
 
@@ -56,6 +59,36 @@ def sparse_is_refused(case: Case) -> None:
     data = problem.data(sparse.csr_array(problem.X))
     message = expect_refusal(DataError, case.solver.solve, data)
     assert "toarray" in message, f"the remedy, X.toarray(), is not named in: {message}"
+
+
+def missing_values_are_taken(case: Case) -> None:
+    """A solver that takes missing values learns from what is there, and its model predicts."""
+    problem = case.problem().with_holes()
+    model = case.solve(problem.data()).model
+    assert model.takes_missing_values, "the model says that it takes no missing values"
+    expected = model.predict(problem.X)
+    assert np.isfinite(expected).all(), "a score of a row with holes is not finite"
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        found = load_model(Path(folder) / "model").predict(problem.X)
+    assert_array_equal(found, expected, err_msg="the saved model scores holes in another way")
+
+
+def missing_values_are_refused(case: Case) -> None:
+    """Any other solver says which features are missing, how often, and what to do, at once."""
+    problem, reported = case.problem(), list[Progress]()
+    names = [f"feature {j}" for j in range(problem.X.shape[1])]
+    data = problem.with_holes().data(names=names)
+    message = expect_refusal(DataError, case.solver.solve, data, callback=reported.append)
+    assert not reported, "work began before the missing values were refused"
+    counts = data.count_missing()
+    for name, count in zip(names, counts.tolist(), strict=True):
+        told = f"{name} ({count})" in message
+        assert told == (count > 0), f"{count} missing values of {name!r}, but: {message}"
+    assert "SimpleImputer" in message, f"the remedy, SimpleImputer, is not named in: {message}"
+    model = case.solve(problem.data()).model
+    if not model.takes_missing_values:
+        expect_refusal(DataError, model.predict, problem.with_holes().X)
 
 
 def row_order_is_irrelevant(case: Case) -> None:

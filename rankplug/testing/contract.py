@@ -103,6 +103,8 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (data.read_only_is_enough, _always),
     (data.feature_kinds_agree, _always),
     (data.sparse_is_refused, lambda case: not case.solver.tags.sparse),
+    (data.missing_values_are_taken, lambda case: case.solver.takes_missing_values()),
+    (data.missing_values_are_refused, lambda case: not case.solver.takes_missing_values()),
     (data.row_order_is_irrelevant, _is_exact),
     (data.silent_rows_are_legal, _always),
     (data.silent_rows_change_nothing, _is_exact),

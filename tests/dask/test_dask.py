@@ -353,11 +353,11 @@ def test_a_query_all_over_the_place_is_an_error_with_its_name(client, arrays):
 
 def test_wrong_rows_are_told_with_their_partitions(client, arrays):
     X, y, qid, weight = (values.copy() for values in arrays)
-    X[170, 2], y[340] = np.nan, np.inf
+    X[170, 2], y[340] = np.inf, np.inf
     with pytest.raises(DataError) as raised:
         ClusterData.from_collections(*cut([X, y, qid, weight]), client=client)
     lines = str(raised.value).splitlines()
-    assert lines[0].startswith("partition 1: X contains NaN at row 10, column 2")
+    assert lines[0].startswith("partition 1: X contains infinity (inf) at row 10, column 2")
     assert lines[1].startswith("partition 2: relevance y contains inf")
     kept = keys_on_workers(client)
     weight[:] = np.arange(N)

@@ -262,8 +262,8 @@ def test_partitions_are_put_together_with_what_is_taken_from_others():
 
 def test_what_is_wrong_in_a_partition_is_told_with_its_number():
     y, qid = np.zeros(2), np.array([1, 1])
-    refusal = read_partition(3, np.array([[1.0], [np.nan]]), y, qid, None)
-    assert refusal.reason.startswith("partition 3: X contains NaN at row 1")
+    refusal = read_partition(3, np.array([[1.0], [np.inf]]), y, qid, None)
+    assert refusal.reason.startswith("partition 3: X contains infinity (inf) at row 1")
     assert isinstance(read_partition(0, np.zeros((2, 1)), y, qid[:1], None), Refusal)
     varying = read_partition(0, np.zeros((2, 1)), y, qid, np.array([1.0, 2.0]))
     assert "varies within query 1" in varying.reason

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import rankplug
+from rankplug import Ranker as LocalRanker
 from rankplug import RankingData, make_solver
 from rankplug.exceptions import DataError, DataWarning
 
@@ -191,8 +192,14 @@ def test_masked_blocks_are_refused(client, films):
 def test_missing_values_are_named_with_their_column(client, films):
     holes = films.assign(length=films.length.where(films.index != 5).astype("Float64"))
     table = in_partitions(holes)
-    with pytest.raises(DataError, match=r"partition 0: X contains NaN at row 5, column 1 \(len"):
+    with pytest.raises(DataError, match=r"takes no missing values.*1 missing value .*length \(1\)"):
         Ranker(client=client).fit(table[F], table["stars"], qid=table["user"])
+    trees = make_solver("xgboost-pairwise", n_estimators=5, n_threads=1)
+    ranker = Ranker(trees, client=client).fit(table[F], table["stars"], qid=table["user"])
+    local = LocalRanker(trees, random_state=0).fit(holes[F], holes["stars"], qid=holes["user"])
+    found = np.asarray(ranker.predict(table[F]).compute())
+    assert found.shape == (len(films),)
+    np.testing.assert_allclose(found, local.predict(holes[F]), atol=0.2 * np.ptp(found))
 
 
 @pytest.mark.parametrize("chunks", [150, 40, 7])

@@ -152,7 +152,7 @@ malformed = {
     "no value": ("1 qid:1 3:", "feature 3: '' is not a number"),
     "two colons": ("1 qid:1 3:1:2", "feature 3: '1:2' is not a number"),
     "underscore": ("1 qid:1 3:1_0", "feature 3: '1_0' is not a number"),
-    "nan": ("1 qid:1 3:nan", "feature 3 is nan: fill in or leave out missing values"),
+    "infinite": ("1 qid:1 3:-inf", "feature 3 is -inf: clip infinite values"),
     "inf": ("1 qid:1 3:inf", "feature 3 is inf"),
     "overflow": ("1 qid:1 3:1e400", "feature 3 is inf"),
     "encoding": (b"1 qid:\xff 3:1", "the query id is not UTF-8 text"),
@@ -439,10 +439,9 @@ def test_several_tables(tmp_path):
 
 malformed_csv = {
     "text": ("1,7,oops", "line 3, column 'x': 'oops' is not a number"),
-    "empty": ("1,7,", "line 3, column 'x': empty: fill it in"),
-    "missing": ("1,7,NA", "line 3, column 'x': NA: fill it in"),
+    "empty": (",7,1", "line 3, column 'label': empty: fill it in"),
+    "missing": ("NA,7,1", "line 3, column 'label': NA: fill it in"),
     "infinite": ("1,7,-inf", "line 3, column 'x': -inf is not finite"),
-    "label": (",7,1", "line 3, column 'label': empty"),
     "qid": ("1,,1", "line 3, column 'qid': empty, so the row belongs nowhere"),
     "short": ("1,7", "line 3: 2 values, but the header names 3 columns"),
     "long": ("1,7,1,2", "line 3: 4 values, but the header names 3 columns"),
@@ -508,10 +507,8 @@ def test_csv_query_ids_stay_apart(tmp_path, ids, expected):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("x", [1.0, None, 2.0], "column 'x', row 1: nan: fill in"),
         ("x", [1.0, 2.0, np.inf], "column 'x', row 2: inf: fill in"),
         ("x", ["a", "b", "c"], r"column 'x' holds (large_)?string, not numbers: encode"),
-        ("x", [True, None, False], "column 'x', row 1: nan"),
         ("label", [None, 1.0, 2.0], "column 'label', row 0: nan"),
         ("qid", ["a", None, "b"], "column 'qid', row 1: missing, so the row belongs nowhere"),
     ],

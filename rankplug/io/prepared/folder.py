@@ -59,7 +59,7 @@ class PreparedFolder:
         ends = query_ptr[0] == 0 and query_ptr[-1] == manifest.n_samples
         if not ends or np.any(query_ptr[1:] <= query_ptr[:-1]):
             raise DataError(f"{self.path / 'query_ptr.npy'} is damaged: prepare the data again")
-        return RankingData(
+        data = RankingData(
             self._features(),
             self._array("relevance"),
             query_ptr,
@@ -70,6 +70,7 @@ class PreparedFolder:
             self.scaling,
             manifest.arguments.get("qid"),
         )
+        return data.noting_missing(manifest.missing)
 
     def shard(self, number: int) -> RankingData:
         """The data of one shard, as `data`; rows and queries are counted from its own first.
@@ -85,7 +86,7 @@ class PreparedFolder:
         queries, rows = slice(*span.queries), slice(*span.rows)
         if data.query_ptr[list(span.queries)].tolist() != list(span.rows):
             raise DataError(f"{self.path / 'query_ptr.npy'} is damaged: prepare the data again")
-        return RankingData(
+        part = RankingData(
             row_slice(data.X, rows),
             data.relevance[rows],
             data.query_ptr[queries.start : queries.stop + 1] - span.rows[0],
@@ -95,6 +96,7 @@ class PreparedFolder:
             scaling=data.scaling,
             query_column=data.query_column,
         )
+        return part if self.manifest.missing else part.noting_missing(False)
 
     def map(self, name: str) -> NDArray[Any]:
         """An array of the manifest, mapped."""
@@ -176,7 +178,8 @@ def _find_invalid(folder: PreparedFolder) -> Iterator[str]:
         data = folder.shard(number)
         X: Any = data.X
         values = X if isinstance(X, np.ndarray) else X.data
-        if not (np.isfinite(values).all() and np.isfinite(data.relevance).all()):
+        wrong = np.isinf(values) if folder.manifest.missing else ~np.isfinite(values)
+        if wrong.any() or not np.isfinite(data.relevance).all():
             yield f"shard {number} holds values that are not finite"
         if values is not X and not _is_canonical(X):
             yield f"the indices of shard {number} are not those of a sparse matrix"

@@ -111,7 +111,7 @@ class Input(ABC):
                 position = replace(position, file=number, rows=0, text=TextPosition())
             for piece in self._of_file(self.files[number], position):
                 position = piece.end
-                _require_finite(self.files[number], piece)
+                _require_no_infinity(self.files[number], piece)
                 yield piece
 
     @abstractmethod
@@ -218,11 +218,11 @@ class TableInput(Input):
             raise DataError(f"{file}, counting rows from {first_row}: {error}") from None
 
 
-def _require_finite(file: InputFile, piece: Piece) -> None:
+def _require_no_infinity(file: InputFile, piece: Piece) -> None:
     """What was finite as it was read need not be so as float32."""
     values: Any = piece.X if isinstance(piece.X, np.ndarray) else piece.X.data
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
+        if np.isfinite(values.sum(dtype=np.float64)) or not np.isinf(values).any():
             return
     last = piece.end.rows
     raise DataError(

@@ -65,6 +65,8 @@ class State:
         How far the input was read.
     parts : tuple of (bool, int, int)
         Runs of rows kept alike: whether dense, the number of columns, and that of rows.
+    missing : bool
+        Whether a feature of the rows read so far is missing (NaN).
     arranged : int
         Rows that stand in their final place.
     folder : "rows" or "arranged"
@@ -76,6 +78,7 @@ class State:
     phase: Literal["read", "arrange", "seal"] = "read"
     position: Position = field(default_factory=Position)
     parts: tuple[tuple[bool, int, int], ...] = ()
+    missing: bool = False
     arranged: int = 0
     folder: Literal["rows", "arranged"] = "rows"
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -88,6 +91,7 @@ class State:
             state["phase"],
             Position(**{**position, "text": TextPosition(**position["text"])}),
             tuple((dense, columns, rows) for dense, columns, rows in state["parts"]),
+            state.get("missing", False),
             state["arranged"],
             state["folder"],
             state["sizes"],

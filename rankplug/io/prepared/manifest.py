@@ -53,6 +53,7 @@ _WRONG: Mapping[tuple[Any, ...], str] = {
     ),
     ("layout",): "unknown layout {value!r}",
     ("scale",): "unknown scale {value!r}",
+    ("missing",): "missing is neither true nor false",
     ("feature_names",): "feature names are no list",
     ("arrays",): "the arrays are no mapping",
     ("arrays", "*"): "array {name!r} is not described",
@@ -125,6 +126,8 @@ class Manifest(_Strict):
         Stored elements of X.
     layout : "dense" or "sparse"
     scale : "none", "standard", "minmax" or "maxabs"
+    missing : bool
+        Whether some features are missing (NaN); written only if so, as 0.1 did not know it.
     feature_names : tuple of str or None
     arrays : dict of ArrayType
     shards : tuple of ShardSpan
@@ -141,6 +144,7 @@ class Manifest(_Strict):
     n_values: _Count
     layout: Literal["dense", "sparse"]
     scale: ScaleName
+    missing: bool = False
     feature_names: _Names | None
     arrays: dict[_ArrayName, ArrayType]
     shards: Annotated[tuple[ShardSpan, ...], Field(strict=False)]
@@ -155,6 +159,8 @@ class Manifest(_Strict):
     def to_json(self) -> str:
         """The text of the file, its own digest included."""
         content = {"format": _FORMAT, "version": _VERSION, **self.model_dump()}
+        if not self.missing:
+            del content["missing"]
         content["sha256"] = manifest_digest(content)
         return json.dumps(content, indent=1) + "\n"
 

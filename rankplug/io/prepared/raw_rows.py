@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import Matrix
-from rankplug.data.arrays import csr_of_parts, index_type
+from rankplug.data.arrays import csr_of_parts, holds_nan, index_type
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.inputs import Piece
 from rankplug.io.prepared.job import State
@@ -46,7 +46,8 @@ def append_piece(files: GrowingFiles, state: State, piece: Piece) -> State:
     if parts and parts[-1][:2] == (dense, n_columns):
         n_rows += parts.pop()[2]
     parts.append((dense, n_columns, n_rows))
-    return replace(state, parts=tuple(parts), position=piece.end)
+    missing = state.missing or holds_nan(X)
+    return replace(state, parts=tuple(parts), missing=missing, position=piece.end)
 
 
 class RawRows:

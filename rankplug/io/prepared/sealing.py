@@ -135,7 +135,7 @@ def seal(job: Job, state: State, raw: RawRows, order: Order, names: tuple[str, .
     for name, (dtype, shape) in types.items():
         with (folder / f"{name}.npy").open("r+b") as stream:
             stream.write(header(dtype, shape))
-    manifest = _make_manifest(job, folder, raw, order, types, names)
+    manifest = _make_manifest(job, folder, raw, order, types, names, missing=state.missing)
     (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     for file in folder.iterdir():
         with file.open("rb") as stream:
@@ -177,6 +177,8 @@ def _make_manifest(
     order: Order,
     types: ArrayTypes,
     names: tuple[str, ...] | None,
+    *,
+    missing: bool,
 ) -> Manifest:
     features = FEATURES[raw.layout]
     # At which stored element each query begins, and the end.
@@ -208,6 +210,7 @@ def _make_manifest(
         n_values=int(starts[-1]),
         layout=raw.layout,
         scale=job.arguments.scale,
+        missing=missing,
         feature_names=names,
         arrays=arrays,
         shards=tuple(shards),
