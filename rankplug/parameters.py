@@ -1,4 +1,4 @@
-"""Parameters of solvers: how a class declares them, and the check of their values.
+"""Parameters of solvers and maps: how a class declares them, and the check of their values.
 
 A class says in an annotation what a parameter may be, see `collect_parameters`. Every wrong
 value is reported, with what is allowed.
@@ -11,9 +11,21 @@ import math
 import numbers
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+
+from sklearn.base import BaseEstimator
 
 from rankplug.exceptions import ParameterError
 
@@ -21,6 +33,7 @@ __all__ = [
     "Choice",
     "ChoiceOrFunction",
     "Count",
+    "Declared",
     "Integer",
     "OpenParameters",
     "Optional",
@@ -163,6 +176,41 @@ class OpenParameters(Parameter):
 Positive: TypeAlias = Annotated[float, Real(0)]
 Count: TypeAlias = Annotated[int, Integer(1)]
 Threads: TypeAlias = Annotated[int | None, Optional(Integer(1))]
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class Declared(BaseEstimator):  # type: ignore[misc]
+    """A class whose parameters are lines of its body, as scikit-learn's estimators have them.
+
+    From these lines, and those of its bases, come ``__init__``, which takes them by keyword, and
+    `parameters`; a class that has either in its body is left as it is.
+
+    Attributes
+    ----------
+    parameters : mapping of str to Parameter
+        What each parameter may be.
+    """
+
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        declared = collect_parameters(cls)
+        if not declared or vars(cls).keys() & {"__init__", "parameters"}:
+            return
+        dataclass(kw_only=True, repr=False, eq=False)(cls)
+        cls.parameters = {**cls.parameters, **declared}
+        assert is_dataclass(cls)
+        unknown = {one.name for one in fields(cls)} - set(cls.parameters)
+        if unknown:
+            raise TypeError(
+                f"{cls.__name__} does not say what {', '.join(sorted(unknown))} may be: annotate "
+                "with Annotated[type, Parameter], see rankplug.parameters"
+            )
+
+    def check_values(self) -> None:
+        """Raise `ParameterError` that lists every parameter with a value it cannot have."""
+        check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
 
 
 def collect_parameters(cls: type) -> dict[str, Parameter]:

@@ -7,13 +7,17 @@ are checked once a call.
 """
 
 from cython cimport floating
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 
 from rankplug._fast.pairs cimport ActivePairs, rp_pairs
 
 ctypedef fused index:
     int32_t
     int64_t
+
+ctypedef fused code:
+    uint16_t
+    uint32_t
 
 
 cdef extern from "passes_all.h" nogil:
@@ -193,6 +197,85 @@ def sparse_moments(const index[::1] indptr not None, const index[::1] indices no
                 if first[k] != 0.0:
                     out[k] -= first[k] * first[k] / total
                     first[k] = 0.0
+
+
+def onehot_dot(const code[:, ::1] codes not None, const int64_t[::1] starts not None,
+               const double[::1] v not None, double[::1] z not None):
+    """Write X v to `z`: x_i is 1 at columns ``starts[t] + codes[i, t]``, one in each group t."""
+    cdef int64_t i, t, n = codes.shape[0], n_groups = codes.shape[1]
+    cdef const code *row
+    cdef const int64_t *start = &starts[0]
+    cdef const double *w
+    cdef double s0, s1, s2, s3
+    assert z.shape[0] == n and starts.shape[0] == n_groups + 1
+    assert v.shape[0] == starts[n_groups]
+    if n == 0 or n_groups == 0:
+        z[:] = 0.0
+        return
+    w = &v[0]
+    with nogil:
+        for i in range(n):
+            row = &codes[i, 0]
+            s0 = s1 = s2 = s3 = 0.0
+            t = 0
+            # Four sums, since each addition has to wait for the one before.
+            while t + 4 <= n_groups:
+                s0 += w[start[t] + row[t]]
+                s1 += w[start[t + 1] + row[t + 1]]
+                s2 += w[start[t + 2] + row[t + 2]]
+                s3 += w[start[t + 3] + row[t + 3]]
+                t += 4
+            while t < n_groups:
+                s0 += w[start[t] + row[t]]
+                t += 1
+            z[i] = (s0 + s1) + (s2 + s3)
+
+
+def onehot_transposed_dot(const code[:, ::1] codes not None, const int64_t[::1] starts not None,
+                          const double[::1] u not None, double[::1] g not None):
+    """Add X' u to `g`, X as in `onehot_dot`; rows with u = 0 are not read."""
+    cdef int64_t i, t, n = codes.shape[0], n_groups = codes.shape[1]
+    cdef const code *row
+    cdef const int64_t *start = &starts[0]
+    cdef double *out
+    cdef double value
+    assert u.shape[0] == n and starts.shape[0] == n_groups + 1
+    assert g.shape[0] == starts[n_groups]
+    if n == 0 or n_groups == 0:
+        return
+    out = &g[0]
+    with nogil:
+        for i in range(n):
+            value = u[i]
+            if value != 0.0:
+                row = &codes[i, 0]
+                for t in range(n_groups):
+                    out[start[t] + row[t]] += value
+
+
+def onehot_moments(const code[:, ::1] codes not None, const int64_t[::1] starts not None,
+                   const int64_t[::1] query_ptr not None, const double[::1] c not None,
+                   double[::1] first not None, double[::1] out not None):
+    """As `dense_moments`, for X as in `onehot_dot`; `first` must hold zeros, and will again."""
+    cdef int64_t q, i, t, k, n_groups = codes.shape[1]
+    cdef double total
+    assert c.shape[0] == codes.shape[0] and starts.shape[0] == n_groups + 1
+    assert first.shape[0] == out.shape[0] == starts[n_groups]
+    with nogil:
+        for q in range(query_ptr.shape[0] - 1):
+            total = 0.0
+            for i in range(query_ptr[q], query_ptr[q + 1]):
+                total += c[i]
+                for t in range(n_groups):
+                    k = starts[t] + codes[i, t]
+                    first[k] += c[i]
+                    out[k] += c[i]
+            for i in range(query_ptr[q], query_ptr[q + 1]):
+                for t in range(n_groups):
+                    k = starts[t] + codes[i, t]
+                    if first[k] != 0.0:
+                        out[k] -= first[k] * first[k] / total
+                        first[k] = 0.0
 
 
 # Pointers, as a view passed on is a large struct, which is copied unless the call is inlined.

@@ -19,6 +19,7 @@ from rankplug.data.arrays import (
     to_dense,
 )
 from rankplug.data.base import PreferenceData, Task
+from rankplug.data.blocks import Block, JoinedMatrix, OneHotMatrix
 from rankplug.data.labels import LabelRankingData, relevance_of_ranks
 from rankplug.data.missing import count_missing, describe_missing
 from rankplug.data.queries import expand_group, group_queries, rank_in_queries
@@ -27,8 +28,11 @@ from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_t
 
 __all__ = [
     "LARGEST_GRADE",
+    "Block",
+    "JoinedMatrix",
     "LabelRankingData",
     "Matrix",
+    "OneHotMatrix",
     "PreferenceData",
     "RankingData",
     "ScaleName",

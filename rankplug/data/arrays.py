@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from rankplug.data import tables
+from rankplug.data.blocks import JoinedMatrix
 from rankplug.exceptions import DataError
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
@@ -34,6 +35,8 @@ def as_matrix(
         If `X` is empty, not two-dimensional, not numeric, or holds infinity, or NaN unless
         missing values are allowed.
     """
+    if isinstance(X, JoinedMatrix):  # made by a map of features that were checked
+        return cast(Any, X), None if feature_names is None else tuple(feature_names)
     matrix, names = _named_matrix(X, feature_names)
     _find_missing(matrix, names, allowed=allow_missing)
     return matrix, names
@@ -179,7 +182,7 @@ def csr_of_parts(
 
 def row_slice(X: Matrix, rows: slice) -> Matrix:
     """Consecutive rows of `X`, which share its memory, or its file if it is mapped."""
-    if isinstance(X, np.ndarray):
+    if not sparse.issparse(X):
         return X[rows]
     matrix: Any = X
     start, stop = matrix.indptr[rows.start], matrix.indptr[rows.stop]

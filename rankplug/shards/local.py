@@ -15,20 +15,12 @@ from threading import Lock
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from scipy import sparse
 from typing_extensions import override
 
-from rankplug.data import PreferenceData, RankingData, even_spans, row_slice
+from rankplug.data import JoinedMatrix, PreferenceData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
 from rankplug.shards.interface import Shards
-from rankplug.shards.matrices import (
-    DenseRows,
-    FetchedRows,
-    KeslerRows,
-    RowMatrix,
-    SparseRows,
-    Vector,
-)
+from rankplug.shards.matrices import FetchedRows, KeslerRows, RowMatrix, Vector, rows_of
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.system.cores import available_cores
 from rankplug.system.interruption import raise_if_overdue
@@ -131,6 +123,8 @@ def _spans(data: PreferenceData) -> list[tuple[int, int]]:
     rows = data.query_ptr if isinstance(data, RankingData) else np.arange(data.n_samples + 1)
     if isinstance(data.X, np.ndarray):
         starts, most = rows * data.n_features, data.n_samples
+    elif isinstance(data.X, JoinedMatrix):
+        starts, most = (rows * data.X.row_size).astype(np.int64), data.n_samples
     else:
         starts = data.X.indptr[rows].astype(np.int64)
         most = int(starts[-1]) // (_ELEMENTS_PER_COLUMN * data.n_features)
@@ -145,10 +139,11 @@ def _make_shard(
 ) -> Shard:
     """The shard of a run of queries (or instances)."""
     b, e = span
+    matrix: RowMatrix
     if isinstance(data, RankingData):
         rows = slice(int(data.query_ptr[b]), int(data.query_ptr[e]))
         X, relevance = row_slice(data.X, rows), data.relevance[rows]
-        matrix: RowMatrix = SparseRows(X) if sparse.issparse(X) else DenseRows(X)
+        matrix = rows_of(X)
         query_ptr = data.query_ptr[b : e + 1] - data.query_ptr[b]
     else:
         compared = ~np.isnan(data.relevance[b:e])

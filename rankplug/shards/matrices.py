@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from typing_extensions import override
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import Matrix
+from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix
 
 Vector: TypeAlias = NDArray[np.float64]
 
@@ -141,6 +142,87 @@ class SparseRows(RowMatrix):
         return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
 
 
+class OneHotRows(RowMatrix):
+    """One 1 a row in each group of columns: products gather and scatter, and multiply nothing."""
+
+    passes_per_product = 2
+
+    def __init__(self, X: OneHotMatrix) -> None:
+        self.X: Any = X
+        self._arrays = (X.codes, X.starts)
+        self.n_rows, self.n_columns = X.shape
+
+    @override
+    def dot(self, v: Vector, out: Vector) -> None:
+        passes.onehot_dot(*self._arrays, v, out)
+
+    @override
+    def transposed_dot(self, u: Vector) -> Vector:
+        g = np.zeros(self.n_columns)
+        passes.onehot_transposed_dot(*self._arrays, u, g)
+        return g
+
+    @override
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        return _laplacian_by_parts(self, pairs, v, product)
+
+    @override
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        diagonal, scratch = np.zeros(self.n_columns), np.zeros(self.n_columns)
+        passes.onehot_moments(*self._arrays, query_ptr, count, scratch, diagonal)
+        return diagonal
+
+    @override
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        return _weighted_scatter(self.X[rows].tocsr().toarray(), query_ptr, count)
+
+
+class JoinedRows(RowMatrix):
+    """Blocks of columns side by side, each times a factor."""
+
+    passes_per_product = 2
+
+    def __init__(self, X: JoinedMatrix) -> None:
+        self.X: Any = X
+        self._blocks = [rows_of(block) for block in X.blocks]
+        self.n_rows, self.n_columns = X.shape
+
+    @override
+    def dot(self, v: Vector, out: Vector) -> None:
+        out[:] = 0.0
+        part = np.empty(self.n_rows)
+        for block, factor, weights in self._with_parts(v):
+            block.dot(weights, part)
+            part *= factor
+            out += part
+
+    @override
+    def transposed_dot(self, u: Vector) -> Vector:
+        parts = [block.transposed_dot(u) for block in self._blocks]
+        return np.concatenate([f * part for f, part in zip(self.X.factors, parts, strict=True)])
+
+    @override
+    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+        return _laplacian_by_parts(self, pairs, v, product)
+
+    @override
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        parts = [block.laplacian_diagonal(query_ptr, count) for block in self._blocks]
+        squares = np.square(self.X.factors)
+        return np.concatenate([f * part for f, part in zip(squares, parts, strict=True)])
+
+    @override
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
+
+    def _with_parts(self, v: Vector) -> Iterator[tuple[RowMatrix, float, Vector]]:
+        return zip(self._blocks, self.X.factors, self.X.split(v), strict=True)
+
+
 class KeslerRows(RowMatrix):
     """Rows ``e_r (x) x_i`` of instance i and label r, never written out.
 
@@ -174,10 +256,7 @@ class KeslerRows(RowMatrix):
 
     @override
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        self.dot(v, product)
-        of_product = np.empty(self.n_rows)
-        pairs.laplacian(product, of_product)
-        return self.transposed_dot(of_product)
+        return _laplacian_by_parts(self, pairs, v, product)
 
     @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -244,6 +323,25 @@ class FetchedRows(RowMatrix):
             for page in self._pages:
                 page.max(initial=0)
         return self._matrix
+
+
+def rows_of(X: Any) -> RowMatrix:
+    """The products with a matrix of features, of whatever kind it is."""
+    if isinstance(X, JoinedMatrix):
+        return JoinedRows(X)
+    if isinstance(X, OneHotMatrix):
+        return OneHotRows(X)
+    return SparseRows(X) if sparse.issparse(X) else DenseRows(X)
+
+
+def _laplacian_by_parts(
+    matrix: RowMatrix, pairs: ActivePairs, v: Vector, product: Vector
+) -> Vector:
+    """``X' L X v`` in two reads of X."""
+    matrix.dot(v, product)
+    of_product = np.empty(matrix.n_rows)
+    pairs.laplacian(product, of_product)
+    return matrix.transposed_dot(of_product)
 
 
 def _weighted_scatter(

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError
@@ -72,7 +73,7 @@ class Memory:
 
 def is_mapped(X: Matrix) -> bool:
     """Whether the features, or the values of sparse ones, lie in a mapped file."""
-    owner: Any = X if isinstance(X, np.ndarray) else X.data
+    owner: Any = X.data if sparse.issparse(X) else X
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     return isinstance(owner, mmap.mmap)

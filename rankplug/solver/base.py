@@ -7,25 +7,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast, dataclass_transform
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from rankplug.data import LabelRankingData, RankingData, describe_missing, tables
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, warn_caller
 from rankplug.metrics import parse_metric
 from rankplug.models import Model
-from rankplug.parameters import (
-    OpenParameters,
-    Optional,
-    Parameter,
-    Real,
-    check_parameters,
-    collect_parameters,
-)
+from rankplug.parameters import Declared, OpenParameters, Optional, Real, check_parameters
 from rankplug.shards import RemoteRankingData
 from rankplug.solver.inputs import AnyData, Data, check_validation, initial_model
 from rankplug.solver.monitor import Callback, Monitor
@@ -43,8 +36,7 @@ SearchSpace: TypeAlias = "dict[str, BaseDistribution]"
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
-class Solver(BaseEstimator, ABC):  # type: ignore[misc]
+class Solver(Declared, ABC):
     """Base class of solvers.
 
     A subclass names itself and its `tags`, declares its parameters, and computes in `_solve`;
@@ -81,24 +73,8 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     name: ClassVar[str]
     tags: ClassVar[SolverTags]
-    parameters: ClassVar[Mapping[str, Parameter]] = {}
     iteration_limit: ClassVar[str] = "max_iter"
     _if_vanishing: ClassVar[str] = "No model of this kind has less loss on these data"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        declared = collect_parameters(cls)
-        if not declared or vars(cls).keys() & {"__init__", "parameters"}:
-            return
-        dataclass(kw_only=True, repr=False, eq=False)(cls)
-        cls.parameters = {**cls.parameters, **declared}
-        assert is_dataclass(cls)
-        unknown = {one.name for one in fields(cls)} - set(cls.parameters)
-        if unknown:
-            raise TypeError(
-                f"{cls.__name__} does not say what {', '.join(sorted(unknown))} may be: annotate "
-                "with Annotated[type, Parameter], see rankplug.parameters"
-            )
 
     @classmethod
     def split_open(cls, name: str) -> tuple[OpenParameters | None, str]:
@@ -214,7 +190,7 @@ class Solver(BaseEstimator, ABC):  # type: ignore[misc]
 
     def check(self, data: AnyData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
-        check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
+        self.check_values()
         if isinstance(data, RemoteRankingData):
             self._check_remote(data)
         else:

@@ -332,10 +332,10 @@ class Elsewhere(rankplug.Solver):
 
 
 def test_solvers_of_other_packages_share_a_panel_where_they_say_so(monkeypatch):
-    points = registry._find_points() | {
-        "elsewhere": EntryPoint("elsewhere", f"{__name__}:Elsewhere", registry._GROUP)
+    points = registry._SOLVERS.points() | {
+        "elsewhere": EntryPoint("elsewhere", f"{__name__}:Elsewhere", "rankplug.solvers")
     }
-    monkeypatch.setattr(registry, "_find_points", lambda: points)
+    monkeypatch.setattr(type(registry._SOLVERS), "points", lambda _: points)
     data = ranking_data(n_queries=3)
     make = {
         "ours": ("tree-tron", {"C": 0.1}),

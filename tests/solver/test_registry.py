@@ -224,5 +224,5 @@ def test_packages_are_read_once(monkeypatch):
     def refuse(**_):
         raise AssertionError("entry points are read again")
 
-    monkeypatch.setattr("rankplug.solver.registry.entry_points", refuse)
+    monkeypatch.setattr("rankplug.system.plugins.entry_points", refuse)
     assert rankplug.make_solver("tree-tron").name == "tree-tron"
