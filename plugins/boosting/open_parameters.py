@@ -60,7 +60,7 @@ _ANOTHER_LOSS = "a solver is its loss: choose it by the solver, and by 'objectiv
 _ONE_SCORE = "a ranker has one score for each row"
 _SEED = "set random_state of solve or fit"
 _OTHER_MODEL = "rankplug saves plain boosted trees only"
-_OF_COMMAND = "it is for the library's own command and files"
+_COMMAND = "it is for the library's own command and files"
 _OTHER_OBJECTIVE = "it is for other objectives and would do nothing"
 
 _XGBOOST_REFUSED = {
@@ -86,14 +86,14 @@ _LIGHTGBM_REFUSED = {
         ("eval_at", "poisson_max_delta_step", "scale_pos_weight", "tweedie_variance_power"),
         _OTHER_OBJECTIVE,
     ),
-    **dict.fromkeys(("config", "task", "data", "valid", "input_model", "output_model"), _OF_COMMAND),
-    **dict.fromkeys(("snapshot_freq", "output_result", "save_binary", "header"), _OF_COMMAND),
-    **dict.fromkeys(("label_column", "weight_column", "group_column", "ignore_column"), _OF_COMMAND),
-    **dict.fromkeys(("convert_model", "convert_model_language", "two_round"), _OF_COMMAND),
-    **dict.fromkeys(("parser_config_file", "precise_float_parser", "pre_partition"), _OF_COMMAND),
-    **dict.fromkeys(("machines", "machine_list_filename", "num_machines"), _OF_COMMAND),
-    **dict.fromkeys(("local_listen_port", "time_out", "is_provide_training_metric"), _OF_COMMAND),
-    **dict.fromkeys(("metric_freq", "first_metric_only", "early_stopping_min_delta"), _OF_COMMAND),
+    **dict.fromkeys(("config", "task", "data", "valid", "input_model", "output_model"), _COMMAND),
+    **dict.fromkeys(("snapshot_freq", "output_result", "save_binary", "header"), _COMMAND),
+    **dict.fromkeys(("label_column", "weight_column", "group_column", "ignore_column"), _COMMAND),
+    **dict.fromkeys(("convert_model", "convert_model_language", "two_round"), _COMMAND),
+    **dict.fromkeys(("parser_config_file", "precise_float_parser", "pre_partition"), _COMMAND),
+    **dict.fromkeys(("machines", "machine_list_filename", "num_machines"), _COMMAND),
+    **dict.fromkeys(("local_listen_port", "time_out", "is_provide_training_metric"), _COMMAND),
+    **dict.fromkeys(("metric_freq", "first_metric_only", "early_stopping_min_delta"), _COMMAND),
 }  # fmt: skip
 
 # Of LightGBM's own ranking objectives only.

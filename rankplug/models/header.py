@@ -65,17 +65,7 @@ def read_header(folder: Path) -> dict[str, Any]:
             f"{folder}: schema version {version!r}, but this rankplug reads {SCHEMA_VERSION}: "
             "load the model with the version of rankplug that saved it"
         )
-    expected = {"kind": str, "n_features": int, "files": dict, "model": dict}
-    wrong = [key for key, kind in expected.items() if type(header.get(key)) is not kind]
-    names = header.setdefault("feature_names", None)
-    if not (names is None or (isinstance(names, list) and all(map(is_text, names)))):
-        wrong.append("feature_names")
-    # Models of 0.1 do not have it.
-    if not (header.get("query_column") is None or is_text(header["query_column"])):
-        wrong.append("query_column")
-    ids = header.get("id_columns", [])
-    if not (isinstance(ids, list) and all(map(is_text, ids))):
-        wrong.append("id_columns")
+    wrong = _wrong_entries(header)
     if wrong:
         raise ModelFormatError(f"{folder / HEADER}: {', '.join(wrong)} missing or of a wrong type")
     if any(Path(name).name != name for name in header["files"]):
@@ -83,6 +73,22 @@ def read_header(folder: Path) -> dict[str, Any]:
     if _depth(header["model"]) > _DEEPEST:
         raise ModelFormatError(f"{folder / HEADER}: more than {_DEEPEST} models within each other")
     return header
+
+
+def _wrong_entries(header: dict[str, Any]) -> list[str]:
+    """The entries that are missing or of a wrong type."""
+    expected = {"kind": str, "n_features": int, "files": dict, "model": dict}
+    wrong = [key for key, kind in expected.items() if type(header.get(key)) is not kind]
+    if header.setdefault("feature_names", None) is not None and not _is_texts(
+        header["feature_names"]
+    ):
+        wrong.append("feature_names")
+    # Models of 0.1 do not have these.
+    if not (header.get("query_column") is None or is_text(header["query_column"])):
+        wrong.append("query_column")
+    if not _is_texts(header.get("id_columns", [])):
+        wrong.append("id_columns")
+    return wrong
 
 
 def check_files(folder: Path, header: Mapping[str, Any]) -> None:
@@ -115,6 +121,10 @@ def is_text(value: Any) -> bool:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
         return False
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_text, value))
 
 
 def _depth(header: Mapping[str, Any]) -> int:
