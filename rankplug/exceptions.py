@@ -94,8 +94,9 @@ class SolverUnavailableError(RankplugError, ImportError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: a suggestion and the choices."""
     choices = sorted(known)
-    close = difflib.get_close_matches(name, choices, n=1)
-    suggestion = f"; did you mean {close[0]!r}?" if close else ""
+    small = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(name.lower(), small, n=1)
+    suggestion = f"; did you mean {small[close[0]]!r}?" if close else ""
     return f"{suggestion} (known: {', '.join(choices) or 'none'})"
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 import warnings
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,22 +147,32 @@ def _evaluate_label_ranking(
 def _settings(args: argparse.Namespace, default: tuple[str, ...]) -> SummarySettings:
     from rankplug.metrics import SummarySettings
 
-    # The commas within brackets belong to a name's options.
-    names = [name.strip() for text in args.metric for name in re.split(r",(?![^\[]*\])", text)]
-    metrics = [name for name in names if name] or default
+    metrics = _split_names(args.metric) or default
     return SummarySettings.of({"metrics": metrics, "level": args.level})
 
 
+def _split_names(texts: Iterable[str]) -> list[str]:
+    """Metrics of ``--metric``; the commas within brackets belong to a name's options."""
+    parts = (part for text in texts for part in re.split(r",(?![^\[(]*[\])])", text))
+    return [name.strip() for name in parts if name.strip()]
+
+
 def _table(summary: Summary) -> str:
+    from rankplug.metrics import parse_metric
     from rankplug.report import text_table
 
     level = f"{100 * summary.settings.level:g} %"
     rows = [
-        [name, *(_format(one[key]) for key in ("value", "low", "high")), str(one["n_queries"])]
+        [
+            name,
+            *(_format(one[key]) for key in ("value", "low", "high")),
+            str(one["n_queries"]),
+            parse_metric(name).about,
+        ]
         for name, one in summary.intervals.items()
     ]
     counted = "queries" if "qid" in summary.per_query else "rows"
-    return text_table(["metric", "mean", f"{level} from", "to", counted], rows, "<>>>>")
+    return text_table(["metric", "mean", f"{level} from", "to", counted, ""], rows, "<>>>><")
 
 
 def _format(value: float | None) -> str:

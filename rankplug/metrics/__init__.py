@@ -11,14 +11,17 @@
 
 A metric is a name, with its options in brackets where they are not the defaults
 (``"ndcg@10[gain=linear,empty=0]"``), or an object (``Ndcg(10, gain="linear", empty=0)``);
-`parse_metric` turns one into the other, ``str`` the other into the one.
+`parse_metric` turns one into the other, ``str`` the other into the one. It also understands how
+trec_eval, ir_measures, ranx and scikit-learn spell them (`rankplug.metrics.names`).
 
 =====================  =============================================================
 ``ndcg``, ``ndcg@k``   `Ndcg`: normalised discounted cumulative gain
 ``mean_ndcg``          `MeanNdcg`: LETOR's mean of ndcg@k over all cutoffs
-``map``                `AveragePrecision`
+``map``, ``map@k``     `AveragePrecision`
 ``mrr``, ``mrr@k``     `ReciprocalRank`
 ``precision@k``        `Precision`
+``recall@k``           `Recall`
+``hit@k``              `Hit`: whether one of the first k is relevant, Success@k
 ``err``, ``err@k``     `ExpectedReciprocalRank`
 ``auc``                `Auc`: area under the ROC curve of a query
 ``pos@top``            `PosAtTop`: share of positives above every negative
@@ -38,8 +41,8 @@ left out of the mean), 0 or 1.
 """
 
 from rankplug.metrics.base import Metric
-from rankplug.metrics.binary import Auc, AveragePrecision, PosAtTop, Precision
-from rankplug.metrics.cascade import ExpectedReciprocalRank, ReciprocalRank
+from rankplug.metrics.binary import Auc, AveragePrecision, PosAtTop, Precision, Recall
+from rankplug.metrics.cascade import ExpectedReciprocalRank, Hit, ReciprocalRank
 from rankplug.metrics.evaluation import (
     Measured,
     confidence_interval,
@@ -73,6 +76,7 @@ __all__ = [
     "Auc",
     "AveragePrecision",
     "ExpectedReciprocalRank",
+    "Hit",
     "KendallTau",
     "MeanNdcg",
     "Measured",
@@ -82,6 +86,7 @@ __all__ = [
     "PosAtTop",
     "Precision",
     "RankedRows",
+    "Recall",
     "ReciprocalRank",
     "Summary",
     "SummarySettings",

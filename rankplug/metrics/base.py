@@ -42,6 +42,8 @@ class Metric(ABC):
 
     name: ClassVar[str]
     greater_is_better: ClassVar[bool] = True
+    takes_unranked: ClassVar[bool] = False
+    """Whether it has a meaning for queries with judged documents that were not ranked."""
     parameters: ClassVar[Mapping[str, Parameter]] = {"empty": Choice(("skip", 0, 1))}
 
     empty: Literal["skip", 0, 1] = field(default="skip", kw_only=True)
@@ -64,6 +66,16 @@ class Metric(ABC):
     def log_name(self) -> str:
         """The name without characters that MLflow refuses: ``ndcg_at_10``."""
         return str(self).translate(_LOG_NAME)
+
+    @property
+    def about(self) -> str:
+        """What to say beside the number where one name has several meanings; else nothing."""
+        return ""
+
+    @property
+    def title(self) -> str:
+        """The name for headings, with what is to be said about it: ``ndcg@10 (gain 2^y-1)``."""
+        return f"{self} ({self.about})" if self.about else str(self)
 
     def per_query(self, block: Block) -> NDArray[np.float64]:
         """The value of each query of a block, NaN where it is undefined and to be skipped."""

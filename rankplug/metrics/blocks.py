@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ class Block:
         False for the padding at the end of rows shorter than the longest.
     scores, relevance : float64 ndarray of shape (n, width)
         Minus infinity in the padding. Rows of equal score keep the caller's order.
+    unranked : float64 ndarray of shape (n, n_unranked)
+        Relevance of documents of the query that were not ranked; minus infinity in the padding.
     """
 
     def __init__(
@@ -32,10 +34,12 @@ class Block:
         valid: NDArray[np.bool_],
         scores: NDArray[np.float64],
         relevance: NDArray[np.float64],
+        unranked: NDArray[np.float64] | None = None,
     ) -> None:
         order = np.argsort(-scores, axis=1, kind="stable")
         self.queries = queries
         self.valid = valid
+        self.unranked = np.empty((len(valid), 0)) if unranked is None else unranked
         self.scores = np.take_along_axis(scores, order, axis=1)
         self.relevance = np.take_along_axis(relevance, order, axis=1)
 
@@ -150,8 +154,35 @@ class Runs:
         return flat[np.lexsort((flat, self.numbers.ravel()))].reshape(values.shape)
 
 
+class Ragged(NamedTuple):
+    """Values of all queries one after the other, and where each query begins."""
+
+    values: NDArray[np.float64]
+    starts: NDArray[np.int64]
+
+    def padded(self, queries: NDArray[np.int64], least: int = 0) -> NDArray[np.float64]:
+        """The values of some queries, one a row; minus infinity behind the last."""
+        valid, row = _layout(self.starts, queries, least)
+        if not len(self.values):
+            return np.full(valid.shape, -np.inf)
+        # Padding reads any row that exists and is overwritten.
+        return np.where(valid, self.values[np.minimum(row, len(self.values) - 1)], -np.inf)
+
+
+def _layout(
+    starts: NDArray[np.int64], queries: NDArray[np.int64], least: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which cells of the rows of some queries are taken, and the place of each one's value."""
+    length = np.diff(starts)[queries][:, None]
+    column = np.arange(max(least, length.max()))
+    return column < length, starts[queries][:, None] + column
+
+
 def split_into_blocks(
-    scores: NDArray[np.float64], relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]
+    scores: NDArray[np.float64],
+    relevance: NDArray[np.float64],
+    query_ptr: NDArray[np.int64],
+    unranked: Ragged | None = None,
 ) -> Iterator[Block]:
     """All queries in blocks, none less than half as long as the longest of its block."""
     sizes = np.diff(query_ptr)
@@ -162,16 +193,12 @@ def split_into_blocks(
         step = max(1, _CELLS >> exponent)
         for first in range(0, len(similar), step):
             queries = similar[first : first + step]
-            length = sizes[queries][:, None]
-            column = np.arange(max(1, length.max()))
-            valid = column < length
-            # Padding reads any row that exists and is overwritten.
-            row = np.minimum(query_ptr[queries][:, None] + column, len(scores) - 1)
             yield Block(
                 queries,
-                valid,
-                np.where(valid, scores[row], -np.inf),
-                np.where(valid, relevance[row], -np.inf),
+                _layout(query_ptr, queries, 1)[0],
+                Ragged(scores, query_ptr).padded(queries, 1),
+                Ragged(relevance, query_ptr).padded(queries, 1),
+                None if unranked is None else unranked.padded(queries),
             )
 
 

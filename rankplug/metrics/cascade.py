@@ -37,17 +37,47 @@ class ReciprocalRank(BinaryMetric):
     """
 
     name = "mrr"
+    takes_unranked = True
     parameters = {**BinaryMetric.parameters, "k": Optional(Integer(1)), "ties": TIES}
 
     k: int | None = None
     ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
 
     def _values(self, block: Block) -> NDArray[np.float64]:
-        relevant = self.relevant(block)
-        runs = block.runs(self.ties)
-        unread = runs.lengths - runs.offsets
-        stop = np.minimum(runs.sum(relevant) / unread, 1.0)
-        return np.where(relevant.any(axis=1), _reciprocal_stop(stop, block, self.k), np.nan)
+        stop = _chance_of_stop(self.relevant(block), block, self.ties)
+        value = _reciprocal_stop(stop, block, self.k)
+        return np.where(self.n_relevant(block) > 0, value, np.nan)
+
+
+@dataclass(frozen=True)
+class Hit(BinaryMetric):
+    """1 if one of the first `k` documents is relevant, else 0; also called Success@k.
+
+    The mean over queries is the hit rate. With ties, the expected value over their random
+    orders, which are those of `ReciprocalRank`. Undefined if no document is relevant.
+
+    References
+    ----------
+    .. [1] Craswell, Success at n, Encyclopedia of database systems, 2009.
+
+    Examples
+    --------
+    >>> from rankplug.metrics import evaluate
+    >>> evaluate([0, 1, 1, 0], [0.3, 0.2, 0.2, 0.2], None, "hit@2")  # two of three tied ones
+    {'hit@2': 0.6666666666666666}
+    """
+
+    name = "hit"
+    takes_unranked = True
+    parameters = {**BinaryMetric.parameters, "k": Integer(1), "ties": TIES}
+
+    k: int
+    ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
+
+    def _values(self, block: Block) -> NDArray[np.float64]:
+        stop = _chance_of_stop(self.relevant(block), block, self.ties)
+        missed = np.prod(1 - stop[:, : self.k], axis=1)
+        return np.where(self.n_relevant(block) > 0, 1 - missed, np.nan)
 
 
 @dataclass(frozen=True)
@@ -83,6 +113,7 @@ class ExpectedReciprocalRank(Metric):
     """
 
     name = "err"
+    takes_unranked = True
     parameters = {
         **Metric.parameters,
         "k": Optional(Integer(1)),
@@ -107,7 +138,15 @@ class ExpectedReciprocalRank(Metric):
         # Grades are not negative, so this only makes the padding satisfy nobody.
         grade = np.maximum(block.relevance, 0.0)
         stop = (np.exp2(block.runs(self.ties).ascending(grade)) - 1) / 2.0**self.max_grade
-        return np.where(grade.any(axis=1), _reciprocal_stop(stop, block, self.k), np.nan)
+        satisfies = grade.any(axis=1) | (block.unranked > 0).any(axis=1)
+        return np.where(satisfies, _reciprocal_stop(stop, block, self.k), np.nan)
+
+
+def _chance_of_stop(relevant: NDArray[np.float64], block: Block, ties: str) -> NDArray[np.float64]:
+    """At each document, the chance that it is relevant if none before it is."""
+    runs = block.runs(ties)
+    unread = runs.lengths - runs.offsets
+    return np.minimum(runs.sum(relevant) / unread, 1.0)
 
 
 def _reciprocal_stop(stop: NDArray[np.float64], block: Block, k: int | None) -> NDArray[np.float64]:

@@ -33,6 +33,11 @@ class _Discounted(Metric):
     discount: Literal["log2", "letor"] = field(default="log2", kw_only=True)
     ties: Literal["expected", "order"] = field(default="expected", kw_only=True)
 
+    @property
+    def about(self) -> str:
+        """Which of the gains that go by this name."""
+        return "gain 2^y-1" if self.gain == "exp2" else "gain y"
+
     def check(self, relevance: NDArray[np.float64]) -> None:
         """Refuse negative labels, and those whose gain overflows."""
         low, high = relevance.min(), relevance.max()
@@ -51,15 +56,19 @@ class _Discounted(Metric):
 
     def _discounted_gains(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """At each position, the discounted gain of the ranking and of the best possible one."""
-        # Relevance is not negative, so this only turns the padding's -inf into no gain.
-        grade = np.maximum(block.relevance, 0.0)
-        gain = np.exp2(grade) - 1 if self.gain == "exp2" else grade
+        gain = self._gain_of(block.relevance)
         # The expected gain at a position is the mean over the documents tied there.
         ranked = block.runs(self.ties).mean(gain)
-        best = np.sort(gain, axis=1)[:, ::-1]
-        position = block.positions
+        possible = np.hstack((gain, self._gain_of(block.unranked))) if block.unranked.size else gain
+        best = np.sort(possible, axis=1)[:, ::-1]
+        position = np.arange(1.0, best.shape[1] + 1)
         discount = 1 / np.log2(position + 1 if self.discount == "log2" else np.maximum(2, position))
-        return ranked * discount, best * discount
+        return ranked * discount[: ranked.shape[1]], best * discount
+
+    def _gain_of(self, relevance: NDArray[np.float64]) -> NDArray[np.float64]:
+        # Relevance is not negative, so this only turns the padding's -inf into no gain.
+        grade = np.maximum(relevance, 0.0)
+        return np.exp2(grade) - 1 if self.gain == "exp2" else grade
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,7 @@ class Ndcg(_Discounted):
     """
 
     name = "ndcg"
+    takes_unranked = True
     parameters = {**_Discounted.parameters, "k": Optional(Integer(1))}
 
     k: int | None = None

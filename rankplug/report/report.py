@@ -249,8 +249,10 @@ class Report:
         return compare(values, self.baseline, metric, greater_is_better=better)
 
     def notes(self) -> list[str]:
-        """Lines below the results: errors of solvers, and whether the run was interrupted."""
-        notes = [f"{outcome.name}: {outcome.error}" for outcome in self.failed]
+        """Lines below the results: what a metric is, errors, and whether it was interrupted."""
+        about = {str(name): parse_metric(name).about for name in self.metrics}
+        notes = [f"{name}: {text}" for name, text in about.items() if text]
+        notes += [f"{outcome.name}: {outcome.error}" for outcome in self.failed]
         if self.interrupted:
             notes.append("the run was interrupted: solvers that are not listed did not start")
         return notes

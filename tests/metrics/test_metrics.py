@@ -38,6 +38,12 @@ ALL_NAMES = [
     "mrr@2",
     "precision@1",
     "precision@3",
+    "map@2",
+    "recall@1",
+    "recall@3",
+    "hit@1",
+    "hit@2",
+    "hit@3[threshold=1]",
     "err",
     "err@2",
     "auc",
@@ -97,6 +103,23 @@ def precision(labels, k):
     return sum(y > 0 for y in labels[:k]) / k if any(labels) else math.nan
 
 
+def average_precision_at(labels, k):
+    if not any(labels):
+        return math.nan
+    hits = [sum(y > 0 for y in labels[: i + 1]) for i in range(len(labels))]
+    precisions = [hits[i] / (i + 1) for i, y in enumerate(labels[:k]) if y > 0]
+    return sum(precisions) / hits[-1]
+
+
+def recall(labels, k):
+    return sum(y > 0 for y in labels[:k]) / sum(y > 0 for y in labels) if any(labels) else math.nan
+
+
+def hit(labels, k, threshold=0):
+    found = [y > threshold for y in labels]
+    return float(any(found[:k])) if any(found) else math.nan
+
+
 def err(labels, k=None):
     if not any(labels):
         return math.nan
@@ -142,6 +165,12 @@ ORACLES = {
     "precision@1": (lambda y: precision(y, 1), mean),
     "precision@3": (lambda y: precision(y, 3), mean),
     "err": (err, min),
+    "map@2": (lambda y: average_precision_at(y, 2), mean),
+    "recall@1": (lambda y: recall(y, 1), mean),
+    "recall@3": (lambda y: recall(y, 3), mean),
+    "hit@1": (lambda y: hit(y, 1), mean),
+    "hit@2": (lambda y: hit(y, 2), mean),
+    "hit@3[threshold=1]": (lambda y: hit(y, 3, 1), mean),
     "err@2": (lambda y: err(y, 2), min),
     "auc": (lambda y: pair_share(y, lambda label: label > 0), mean),
     "pos@top": (pos_at_top, min),
@@ -388,6 +417,8 @@ def test_a_constant_scorer_is_never_perfect(labels):
         threshold = 1 if "threshold=1" in name else 0
         if "letor" in name and len(labels) == 2:
             continue  # the two positions count the same: every order is perfect
+        if name.startswith(("recall", "hit")):
+            continue  # every order is, of as many documents as places or relevant ones
         if graded or min(labels) <= threshold:
             assert value != 1, name
     assert values["pairwise_accuracy"][0] == 0.5

@@ -235,7 +235,7 @@ def test_text_is_aligned_and_marks_winners_and_failures():
     assert "0.6000*" in lines[3]
     assert "0.4000 " in lines[2]
     assert lines[2].index("0.4000") == lines[3].index("0.6000")
-    assert lines[5:] == ["* best on the test set", "broken: no convergence"]
+    assert lines[5:] == ["* best on the test set", "ndcg@10: gain 2^y-1", "broken: no convergence"]
 
 
 def test_a_table_without_rows_is_its_header():
