@@ -123,7 +123,7 @@ def _read_foreign(head: str, unknown: str) -> tuple[str, str | None, dict[str, A
     if found is None or spelled not in _SPELLINGS:
         raise UnknownNameError("metric", unknown, METRICS)
     name, options = _SPELLINGS[spelled]
-    arguments = dict(_read_arguments(head, name, found["arguments"] or ""))
+    arguments: dict[str, Any] = dict(_read_arguments(head, name, found["arguments"] or ""))
     cutoffs = {found["k"], arguments.pop("k", None)} - {None}
     if len(cutoffs) > 1:
         raise ParameterError(f"metric {head!r} has two cutoffs")
@@ -131,8 +131,9 @@ def _read_foreign(head: str, unknown: str) -> tuple[str, str | None, dict[str, A
     if levels and "threshold" not in METRICS[name].parameters:
         raise ParameterError(f"metric {head!r}: {name} has no level of relevance")
     # Grades are whole numbers: from 2 on is above 1.
-    threshold = {"threshold": int(level) - 1 for level in levels if level != "1"}
-    return name, next(iter(cutoffs), None), {**options, **arguments, **threshold}
+    for level in levels - {"1"}:
+        arguments["threshold"] = int(level) - 1
+    return name, next(iter(cutoffs), None), {**options, **arguments}
 
 
 def _read_arguments(head: str, name: str, text: str) -> Iterator[tuple[str, str]]:
