@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.kernels import Kernel
-from rankplug.models import KernelModel, LinearModel, Model
+from rankplug.models import KernelModel, LinearModel, Model, TreeEnsemble
 from rankplug_plugins.baselines.parts import (
     Part,
     attribute,
@@ -31,7 +31,6 @@ from rankplug_plugins.baselines.tree_conversion import (
     forest,
     single_tree,
 )
-from rankplug_plugins.baselines.tree_ensemble import TreeEnsemble
 
 _SAVED = (
     "scikit-learn's linear regressors, SVR, NuSVR and KernelRidge (kernels linear, rbf, poly), "

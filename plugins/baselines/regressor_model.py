@@ -18,13 +18,12 @@ from sklearn.utils import get_tags
 
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import KernelModel, LinearModel, Model
+from rankplug.models import KernelModel, LinearModel, Model, TreeEnsemble
 from rankplug.parameters import Choice, Parameter, Real
 from rankplug.system.cores import survive_forks
 from rankplug.system.files import load_numbers
 from rankplug_plugins.baselines.conversion import Converted, Step, UnknownRegressorError, convert
 from rankplug_plugins.baselines.skops_files import read_skops
-from rankplug_plugins.baselines.tree_ensemble import TreeEnsemble
 
 _SKOPS_FILE = "regressor.skops"  # of version 0.1
 _SCALERS_FILE = "scalers.npz"

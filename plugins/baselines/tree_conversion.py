@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.models import TreeArrays, TreeEnsemble
 from rankplug_plugins.baselines.parts import (
     Part,
     attribute,
@@ -15,7 +16,6 @@ from rankplug_plugins.baselines.parts import (
     part_of,
     require_one_output,
 )
-from rankplug_plugins.baselines.tree_ensemble import TreeArrays, TreeEnsemble
 
 
 class _Nodes(NamedTuple):

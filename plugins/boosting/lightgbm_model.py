@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ from scipy import sparse
 
 from rankplug.data import Matrix
 from rankplug.exceptions import ModelFormatError
-from rankplug.models import Model
+from rankplug.models import TreeModel
 from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 
 _FILE = "model.txt"
 
 
-class LightGBMModel(Model):
+class LightGBMModel(TreeModel):
     """Scores of LightGBM's boosted trees.
 
     Parameters
@@ -61,6 +62,31 @@ class LightGBMModel(Model):
         rows: Any = sparse.csr_matrix(X) if sparse.issparse(X) else X
         survive_forks()
         return np.asarray(self.booster.predict(rows, raw_score=True), dtype=np.float64)
+
+    @property
+    def leaf_counts(self) -> NDArray[np.int64]:
+        """Number of leaves of each tree, of shape (n_trees,)."""
+        counts = re.findall(r"^num_leaves=(\d+)$", self._text, flags=re.MULTILINE)
+        return np.array(counts, dtype=np.int64)
+
+    def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
+        """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
+        rows: Any = sparse.csr_matrix(X) if sparse.issparse(X) else X
+        survive_forks()
+        found = np.asarray(self.booster.predict(rows, pred_leaf=True), dtype=np.int64)
+        return found.reshape(X.shape[0], -1)
+
+    def with_leaf_values(self, values: NDArray[np.float64]) -> LightGBMModel:
+        """The same trees with other values of their leaves."""
+        import lightgbm
+
+        booster = lightgbm.Booster(model_str=self._text)
+        counts = self.leaf_counts
+        trees, starts = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts) - counts
+        within = np.arange(len(values)) - starts[trees]
+        for tree, leaf, value in zip(trees, within, values, strict=True):
+            booster.set_leaf_output(int(tree), int(leaf), float(value))
+        return LightGBMModel(booster.model_to_string())
 
     def _write(self, folder: Path) -> dict[str, Any]:
         (folder / _FILE).write_text(self._text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from scipy import sparse
 
 from rankplug.data import Matrix, as_matrix
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import Model, check_labels
+from rankplug.models import TreeModel, check_labels
 from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json, ubjson_to_json
 from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
@@ -21,7 +22,7 @@ _FILE = "trees.json"
 _UBJSON_FILE = "model.ubj"  # of version 0.1
 
 
-class XGBoostModel(Model):
+class XGBoostModel(TreeModel):
     """Scores of boosted trees.
 
     Parameters
@@ -102,6 +103,38 @@ class XGBoostModel(Model):
         # XGBoost takes absent entries as missing; and it knows csr_matrix, not csr_array.
         return rows.toarray() if self.zeros == "value" else sparse.csr_matrix(rows)
 
+    @property
+    def leaf_counts(self) -> NDArray[np.int64]:
+        """Number of leaves of each tree, of shape (n_trees,)."""
+        return np.array([leaf.sum() for leaf in self._is_leaf()], dtype=np.int64)
+
+    def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
+        """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
+        nodes = self._predict_in_detail(X, pred_leaf=True).astype(np.int64)
+        leaves = nodes.reshape(X.shape[0], -1)
+        for t, leaf in enumerate(self._is_leaf()):
+            leaves[:, t] = (np.cumsum(leaf) - 1)[leaves[:, t]]
+        return leaves
+
+    def with_leaf_values(self, values: NDArray[np.float64]) -> XGBoostModel:
+        """The same trees with other values of their leaves, added to XGBoost's base score."""
+        import xgboost
+
+        content = json.loads(self.booster.save_raw("json"))
+        start = 0
+        for tree, leaf in zip(_trees(content), self._is_leaf(), strict=True):
+            conditions = np.array(tree["split_conditions"])
+            conditions[leaf] = values[start : start + leaf.sum()]
+            tree["split_conditions"] = tree["base_weights"] = conditions.tolist()
+            start += leaf.sum()
+        booster = xgboost.Booster(model_file=bytearray(json.dumps(content).encode()))
+        return XGBoostModel(booster, self.zeros, self.labels)
+
+    def _is_leaf(self) -> list[NDArray[np.bool_]]:
+        """Which nodes of each tree are leaves."""
+        content = json.loads(self.booster.save_raw("json"))
+        return [np.array(tree["left_children"]) == -1 for tree in _trees(content)]
+
     def contributions(self, X: Any) -> NDArray[np.float64]:
         """SHAP values of the features, and the mean score: of shape (n_samples, n_features + 1).
 
@@ -112,17 +145,20 @@ class XGBoostModel(Model):
         DataError
             If the features do not fit, or the model ranks labels.
         """
-        import xgboost
-
         if self.labels is not None:
             raise DataError("contributions are those to the score of a document, not of a label")
         matrix, _ = as_matrix(X, self.feature_names, allow_missing=True)
         if matrix.shape[1] != self.n_features:
             raise DataError(f"X has {matrix.shape[1]} features, the model {self.n_features}")
-        rows = xgboost.DMatrix(self._convert_rows(matrix), missing=missing_value(self.zeros))
-        # The columns have been compared already, and the matrix has no names.
-        found = self.booster.predict(rows, pred_contribs=True, validate_features=False)
+        found = self._predict_in_detail(matrix, pred_contribs=True)
         return np.asarray(found, dtype=np.float64)
+
+    def _predict_in_detail(self, X: Matrix, **what: bool) -> NDArray[Any]:
+        import xgboost
+
+        rows = xgboost.DMatrix(self._convert_rows(X), missing=missing_value(self.zeros))
+        # The columns have been compared already, and the matrix has no names.
+        return np.asarray(self.booster.predict(rows, validate_features=False, **what))
 
     def _write(self, folder: Path) -> dict[str, Any]:
         text = finite_json(self.booster.save_raw("json").decode())
@@ -148,3 +184,9 @@ class XGBoostModel(Model):
         if zeros not in ("missing", "value") or not fits:
             raise ModelFormatError(f"{folder}: zeros or labels are missing from the description")
         return cls(booster, zeros, labels)
+
+
+def _trees(content: Any) -> list[dict[str, Any]]:
+    """The trees in XGBoost's JSON of a model."""
+    trees: list[dict[str, Any]] = content["learner"]["gradient_booster"]["model"]["trees"]
+    return trees

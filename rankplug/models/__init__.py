@@ -11,6 +11,8 @@ from rankplug.models.linear import (
     linear_weights,
 )
 from rankplug.models.loading import load_model, model_class
+from rankplug.models.tree_ensemble import TreeArrays, TreeEnsemble
+from rankplug.models.trees import TreeModel
 from rankplug.models.wrapped import (
     ScaledModel,
     ScaledParts,
@@ -29,6 +31,9 @@ __all__ = [
     "Model",
     "ScaledModel",
     "ScaledParts",
+    "TreeArrays",
+    "TreeEnsemble",
+    "TreeModel",
     "WrappedModel",
     "check_labels",
     "linear_model",

@@ -6,9 +6,9 @@ of the trees.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import Model
+from rankplug.models.trees import TreeModel
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real
 from rankplug.system.files import load_arrays
 
@@ -39,6 +39,10 @@ _HEADER: Mapping[str, Parameter] = {
     "importances": Choice((True, False)),
     "missing": Optional(Choice((True, False))),  # not in models of 0.1
 }
+
+
+_Walk: TypeAlias = tuple[slice, NDArray[Any], NDArray[np.int64], NDArray[np.int64]]
+"""Rows, their features end to end, where each row starts there, and the feature of each node."""
 
 
 class TreeArrays(NamedTuple):
@@ -68,7 +72,7 @@ class TreeArrays(NamedTuple):
     missing_left: NDArray[np.bool_] | None = None
 
 
-class TreeEnsemble(Model):
+class TreeEnsemble(TreeModel):
     """Scores ``start + scale * sum of the trees' values``, perhaps divided by the number of trees.
 
     Parameters
@@ -129,18 +133,50 @@ class TreeEnsemble(Model):
         """Those that scikit-learn's trees tell; None for trees on histograms."""
         return self._importances
 
+    @property
+    def leaf_counts(self) -> NDArray[np.int64]:
+        """Number of leaves of each tree, of shape (n_trees,)."""
+        counts: NDArray[np.int64] = np.add.reduceat(~self._inner, self._roots, dtype=np.int64)
+        return counts
+
+    def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
+        """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
+        starts = np.cumsum(self.leaf_counts) - self.leaf_counts
+        number = np.cumsum(~self._inner) - 1 - np.repeat(starts, self.trees.sizes)
+        leaves = np.empty((X.shape[0], len(self._roots)), dtype=np.int32)
+        for rows, flat, row_starts, feature in self._blocks(X):
+            for t, root in enumerate(self._roots):
+                leaves[rows, t] = number[self._leaves(flat, row_starts, root, feature)]
+        return leaves
+
+    def with_leaf_values(self, values: NDArray[np.float64]) -> TreeEnsemble:
+        """The same trees with other values of their leaves, whose sum is the score."""
+        value = np.zeros(len(self._inner))
+        value[~self._inner] = values
+        return TreeEnsemble(self.trees._replace(value=value), self.n_features, float32=self.float32)
+
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
-        scores = np.empty(X.shape[0])
+        scores = np.full(X.shape[0], self.start)
+        for rows, flat, row_starts, feature in self._blocks(X):
+            for root in self._roots:
+                leaf = self._leaves(flat, row_starts, root, feature)
+                scores[rows] += self.scale * self.trees.value[leaf]
+        if self.average:
+            scores /= len(self._roots)
+        return scores
+
+    def _blocks(self, X: Matrix) -> Iterator[_Walk]:
+        """Some rows at a time, dense, as the trees compare them."""
         feature, used = self.trees.feature, None
         if sparse.issparse(X):  # of few features, often: the others need not become dense
             used, feature = np.unique(feature, return_inverse=True)
         width = X.shape[1] if used is None else len(used)
         step = max(1, _BLOCK_ELEMENTS // width)
         for begin in range(0, X.shape[0], step):
-            rows: Any = X[begin : begin + step]
-            dense = rows if used is None else rows[:, used].toarray()
-            scores[begin : begin + step] = self._predict_block(self._convert(dense), feature)
-        return scores
+            part: Any = X[begin : begin + step]
+            dense = self._convert(part if used is None else part[:, used].toarray())
+            starts = np.arange(len(dense)) * dense.shape[1]
+            yield slice(begin, begin + step), np.ascontiguousarray(dense).ravel(), starts, feature
 
     def _convert(self, X: NDArray[Any]) -> NDArray[Any]:
         if not self.float32:
@@ -151,16 +187,6 @@ class TreeEnsemble(Model):
                 "must be below 3.4e38"
             )
         return X.astype(np.float32, copy=False)
-
-    def _predict_block(self, X: NDArray[Any], feature: NDArray[np.int64]) -> NDArray[np.float64]:
-        flat, row_starts = np.ascontiguousarray(X).ravel(), np.arange(len(X)) * X.shape[1]
-        scores = np.full(len(X), self.start)
-        for root in self._roots:
-            leaf = self._leaves(flat, row_starts, root, feature)
-            scores += self.scale * self.trees.value[leaf]
-        if self.average:
-            scores /= len(self._roots)
-        return scores
 
     def _leaves(
         self,

@@ -1,0 +1,38 @@
+"""`TreeModel`: sums of trees, whose leaves can be looked at and given new values."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import Matrix
+from rankplug.models.base import Model
+
+
+class TreeModel(Model):
+    """A model whose score is a sum over trees of the value of the leaf that a row falls into.
+
+    Leaves are counted from 0 in each tree.
+    """
+
+    @property
+    @abstractmethod
+    def leaf_counts(self) -> NDArray[np.int64]:
+        """Number of leaves of each tree, of shape (n_trees,)."""
+
+    @abstractmethod
+    def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
+        """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
+
+    @abstractmethod
+    def with_leaf_values(self, values: NDArray[np.float64]) -> Self:
+        """The same trees with other values of their leaves, and no constant beside them.
+
+        Parameters
+        ----------
+        values : float64 ndarray of shape (sum of `leaf_counts`,)
+            Of the leaves of the first tree, then of the second, ...
+        """
