@@ -174,7 +174,7 @@ def agree_on_space(
     different = [
         f"{key} was {other.get(key)!r} and is {setup.get(key)!r}"
         for key in sorted({*other, *setup})
-        if other.get(key) != setup.get(key)
+        if _given(other.get(key)) != _given(setup.get(key))
     ]
     if different:
         raise ParameterError(
@@ -182,6 +182,13 @@ def agree_on_space(
             f"{'; '.join(different)}; give another study_name to begin anew"
         )
     return {name: json_to_distribution(text) for name, text in kept[_SPACE].items()}
+
+
+def _given(value: Any) -> Any:
+    """A setting without parameters that are None: one that came with a later version is that."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: one for name, one in value.items() if one is not None}
 
 
 def fail_killed(study: Study, workers: Workers, own: str) -> None:
