@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from rankplug.exceptions import DataError
-from rankplug.io.files import ENOUGH_PROBLEMS, LONGEST_LINE, InputFile, problems
+from rankplug.io.encodings import LONGEST_LINE
+from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems
 from rankplug.io.table_files import Roles, TableFile, written_ids
 
 _BLOCK = 1 << 22  # bytes that Arrow parses at a time: a few thousand rows of a hundred columns

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import difflib
-import gzip
 import io
 import lzma
 import os
@@ -12,6 +10,7 @@ import re
 import time
 import uuid
 import weakref
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from rankplug.exceptions import DataError, ParameterError, nearest
+from rankplug.io.compression import OPENERS, SUFFIXES, Lent, decompress
+from rankplug.io.encodings import LONGEST_LINE, plain_text
 from rankplug.parameters import Choice, check_parameters
 
 FORMATS = ("svmlight", "csv", "parquet", "arrow")
@@ -26,12 +27,6 @@ FORMATS = ("svmlight", "csv", "parquet", "arrow")
 Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One file, or several that are read as one."""
 
-_COMPRESSION: tuple[tuple[bytes, str, Callable[..., Any]], ...] = (
-    (b"\x1f\x8b", ".gz", gzip.open),
-    (b"BZh", ".bz2", bz2.open),
-    (b"\xfd7zXZ\x00", ".xz", lzma.open),
-)
-_COMPRESSED_SUFFIX = {suffix: opener for _, suffix, opener in _COMPRESSION}
 _BINARY_FORMATS = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _SUFFIXES = {
     "csv": (".csv", ".tsv"),
@@ -40,13 +35,9 @@ _SUFFIXES = {
     "svmlight": (".txt", ".dat", ".letor", ".libsvm", ".svm", ".svmlight"),
 }
 _FORMAT_OF_SUFFIX = {suffix: name for name, suffixes in _SUFFIXES.items() for suffix in suffixes}
-# Text of data hardly compresses a hundredfold; what is made to fill a memory, a thousandfold (the
-# most that gzip can) and more.
-_MOST_EXPANSION = 250
-_ALWAYS_EXPANDED = 1 << 30
 _MOST_SECONDS_LENT = 10.0  # a block is decompressed within a fraction of a second
-LONGEST_LINE = 1 << 25
-"""Bytes that a line of text may have: some million values. Memory is for a few such lines."""
+# What Python and Arrow raise at content that is not what it says to be.
+_DAMAGES = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
 ENOUGH_PROBLEMS = 6
 """How many to look for: one more than an error message lists."""
 
@@ -78,12 +69,17 @@ class InputFile:
             Also from within the block, if the file cannot be read to its end.
         """
         try:
-            with self.path.open("rb") as self._raw, self._decompress(self._raw) as stream:
+            with self.path.open("rb") as self._raw:
                 self._tell = self._raw.tell
-                yield stream
+                content, inner = decompress(self._raw, str(self))
+                self._name = self.path if inner is None else Path(inner)
+                with content:
+                    binary = _magic_format(content) is not None
+                    with content if binary else plain_text(content, str(self)) as stream:
+                        yield stream
         except FileNotFoundError:
             raise DataError(f"{self}: no such file{self._similar()}") from None
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        except _DAMAGES as error:
             if isinstance(error, OSError) and error.strerror:
                 raise DataError(f"{self} cannot be read: {error.strerror}") from error
             raise DataError(
@@ -97,11 +93,9 @@ class InputFile:
 
     def recognise(self, stream: BinaryIO) -> str:
         """One of `FORMATS`, by the first bytes, else the suffix, else the first line."""
-        start = stream.read(8)
-        for magic, name in _BINARY_FORMATS.items():
-            if start.startswith(magic):
-                return name
-        by_suffix = _FORMAT_OF_SUFFIX.get(_text_suffix(self.path), "svmlight")
+        if found := _magic_format(stream):
+            return found
+        by_suffix = _FORMAT_OF_SUFFIX.get(_text_suffix(self._name), "svmlight")
         if by_suffix in ("parquet", "arrow"):
             raise DataError(f"{self} is not a {by_suffix} file: its first bytes say otherwise")
         if by_suffix == "csv":
@@ -143,7 +137,7 @@ class InputFile:
                 yield lambda: source
             return
         stream.seek(0)
-        lent = _Lent(stream)
+        lent = Lent(stream)
         returned = weakref.ref(lent)
         try:
             yield lambda: pa.PythonFile(returned(), "r")
@@ -157,16 +151,6 @@ class InputFile:
         """How much of the file that is open has been read, from 0 to 1."""
         return self._tell() / max(os.fstat(self._raw.fileno()).st_size, 1)
 
-    def _decompress(self, raw: BinaryIO) -> BinaryIO:
-        start = raw.read(6)
-        n_bytes = raw.seek(0, os.SEEK_END)
-        raw.seek(0)
-        for magic, _, opener in _COMPRESSION:
-            if start.startswith(magic):
-                most = max(_ALWAYS_EXPANDED, _MOST_EXPANSION * n_bytes)
-                return cast(BinaryIO, io.BufferedReader(_Expanding(opener(raw, "rb"), most, self)))
-        return raw
-
     def _similar(self) -> str:
         if not self.path.parent.is_dir():
             return f" (nor is there a folder {self.path.parent})"
@@ -175,55 +159,11 @@ class InputFile:
         return f"; did you mean {str(self.path.with_name(close[0]))!r}?" if close else ""
 
 
-class _Lent:
-    """A stream as Arrow reads it, which does not close it."""
-
-    closed = False
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.read, self.seek, self.tell = stream.read, stream.seek, stream.tell
-
-    def close(self) -> None:
-        """Leave the stream open."""
-
-
-class _Expanding(io.RawIOBase):
-    """Decompressed content of a file that must not become longer than `most` bytes.
-
-    A few kilobytes can be made that expand to more than any machine holds.
-    """
-
-    def __init__(self, stream: BinaryIO, most: int, file: InputFile) -> None:
-        self._stream = stream
-        self._most = most
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = self._stream.read(len(buffer))
-        buffer[: len(content)] = content
-        if self.tell() > self._most:
-            raise DataError(
-                f"{self._file} is not read, because it expands to more than {_MOST_EXPANSION} "
-                f"times its size and {_ALWAYS_EXPANDED:,} bytes: decompress it first if you trust "
-                "it"
-            )
-        return len(content)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+def _magic_format(stream: BinaryIO) -> str | None:
+    """The binary format that the content begins like."""
+    start = stream.read(8)
+    stream.seek(0)
+    return next((name for magic, name in _BINARY_FORMATS.items() if start.startswith(magic)), None)
 
 
 def is_plain(stream: BinaryIO) -> bool:
@@ -280,10 +220,10 @@ def format_to_write(path: Path) -> str:
         known = ", ".join(sorted(_FORMAT_OF_SUFFIX))
         raise ParameterError(
             f"{path}: the name must end in one of {known}; all but Parquet and Arrow also with "
-            ".gz, .bz2 or .xz"
+            f"{', '.join(OPENERS)}"
         )
     format_ = _FORMAT_OF_SUFFIX[suffix]
-    if format_ in ("parquet", "arrow") and path.suffix.lower() in _COMPRESSED_SUFFIX:
+    if format_ in ("parquet", "arrow") and path.suffix.lower() in OPENERS:
         raise ParameterError(f"{path}: {format_} files are compressed already, drop {path.suffix}")
     return format_
 
@@ -302,7 +242,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    opener = _COMPRESSED_SUFFIX.get(path.suffix.lower(), open)
+    opener = OPENERS.get(path.suffix.lower(), open)
     try:
         with cast(BinaryIO, opener(temporary, "wb")) as stream:
             yield stream
@@ -316,5 +256,5 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _text_suffix(path: Path) -> str:
-    name = path.stem if path.suffix.lower() in _COMPRESSED_SUFFIX else path.name
+    name = path.stem if path.suffix.lower() in SUFFIXES else path.name
     return Path(name).suffix.lower()

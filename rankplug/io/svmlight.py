@@ -19,7 +19,8 @@ from scipy import sparse
 from rankplug.data import Matrix, RankingData
 from rankplug.data.arrays import index_type
 from rankplug.exceptions import DataError
-from rankplug.io.files import LONGEST_LINE, InputFile
+from rankplug.io.encodings import LONGEST_LINE, with_newlines
+from rankplug.io.files import InputFile
 from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 from rankplug.io.table_files import written_ids
 
@@ -51,9 +52,9 @@ class TextPosition:
     line: int = 1
     has_ids: bool | None = None
 
-    def after(self, block: bytes, has_ids: bool | None) -> TextPosition:
-        """The place behind a block of lines."""
-        return TextPosition(self.offset + len(block), self.line + block.count(b"\n"), has_ids)
+    def after(self, n_bytes: int, lines: bytes, has_ids: bool | None) -> TextPosition:
+        """The place behind a block of lines, of so many bytes in the file."""
+        return TextPosition(self.offset + n_bytes, self.line + lines.count(b"\n"), has_ids)
 
 
 def read_svmlight(
@@ -128,7 +129,8 @@ def _parse_blocks(
 ) -> Iterator[tuple[ParsedRows, TextPosition]]:
     """The blocks that hold rows; what is wrong in one is reported when it is reached."""
     for block in blocks:
-        rows = _parse_block_or_lines(file, block, position.line, n_features, dtype)
+        text = with_newlines(block)
+        rows = _parse_block_or_lines(file, text, position.line, n_features, dtype)
         if len(rows.relevance):
             has_ids = position.has_ids
             if has_ids not in (None, rows.has_query_ids):
@@ -137,10 +139,10 @@ def _parse_blocks(
                     f"{file}: from line {position.line} on {change}, unlike before: give a qid to "
                     "all lines or to none"
                 )
-            position = position.after(block, rows.has_query_ids)
+            position = position.after(len(block), text, rows.has_query_ids)
             yield rows, position
         else:
-            position = position.after(block, position.has_ids)
+            position = position.after(len(block), text, position.has_ids)
     if position.has_ids is None:
         raise DataError(f"{file} holds no rows: it is empty, or has blank and comment lines only")
 

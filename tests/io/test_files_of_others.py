@@ -19,7 +19,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import read_label_data, write_data
 from rankplug.io.batches import read_batches
-from rankplug.io.files import _Lent
+from rankplug.io.compression import Lent
 from rankplug.recipe.schema import Files
 from rankplug.runner.splits import _load
 
@@ -38,7 +38,7 @@ def batches(path, **options):
 
 # --- who opens a file ---
 
-SUFFIXES = [".csv", ".parquet", ".arrow", ".txt", ".csv.gz", ".csv.xz", ".txt.bz2"]
+SUFFIXES = [".csv", ".parquet", ".arrow", ".txt", ".csv.gz", ".csv.xz", ".txt.bz2", ".csv.zst"]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_threads_of_arrow_hold_nothing_of_python_when_a_file_is_read(
     read(file)
     if suffix.count(".") == 1:
         assert threads == {threading.main_thread()}
-    assert not [one for one in gc.get_objects() if isinstance(one, _Lent)]
+    assert not [one for one in gc.get_objects() if isinstance(one, Lent)]
 
 
 # --- lines without an end ---

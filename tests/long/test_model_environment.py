@@ -99,7 +99,9 @@ def test_a_model_is_served_from_the_environment_that_it_names(tmp_path):
     assert made.returncode == 0, made.stderr[-3000:]
     (own,) = (tmp_path / "environments").glob("*/bin/python")
     code = "import rankplug; print(rankplug.__file__)"
-    where = subprocess.run([own, "-c", code], capture_output=True, text=True, env=environment)
+    where = subprocess.run(
+        [own, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment
+    )
     assert str(own.parents[1]) in where.stdout
     port = free_port()
     server = subprocess.Popen(
