@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import dask.array as da
 import numpy as np
@@ -18,9 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.dask.data import ClusterData
 from rankplug.dask.forms import lacks_queries, open_data, warn_of_one_query
-from rankplug.data import RankingData, tables
-from rankplug.estimators.base import SolverEstimator, mean_of_defined
+from rankplug.data import RankingData, Task, tables
+from rankplug.estimators.base import (
+    SolverEstimator,
+    mean_of_defined,
+    model_to_go_on_from,
+    with_parameters,
+)
 from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
+from rankplug.estimators.watching import make_callback
 from rankplug.exceptions import DataError
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.solver import Solver
@@ -46,6 +52,8 @@ class Ranker(SolverEstimator):
     timeout : float, optional
         Seconds in which the cluster must get something done: read one partition, or finish one
         pass over all rows. None: wait for ever.
+    **solver_params
+        Parameters of the solver, as of `rankplug.Ranker`.
 
     Attributes
     ----------
@@ -67,19 +75,32 @@ class Ranker(SolverEstimator):
     >>> scores = ranker.predict(other[features])  # doctest: +SKIP
     """
 
+    task: ClassVar[Task] = "query-document"
+
     def __init__(
         self,
         solver: str | Solver = "tree-tron",
         client: Client | None = None,
         random_state: int | np.random.RandomState | None = None,
         timeout: float | None = 300.0,
+        **solver_params: Any,
     ) -> None:
-        self.solver = solver
+        self.solver = with_parameters(solver, solver_params)
         self.client = client
         self.random_state = random_state
         self.timeout = timeout
 
-    def fit(self, X: Any, y: Any = None, *, qid: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        sample_weight: Any = None,
+        init: Any = None,
+        callbacks: Any = None,
+        verbose: bool | int = False,
+    ) -> Self:
         """Train on the preference pairs of all queries.
 
         If it fails, the ranker is not fitted, whatever it was before.
@@ -102,6 +123,8 @@ class Ranker(SolverEstimator):
         sample_weight : Array or Series of shape (n_samples,), optional
             Constant within a query. With Dask Arrays it may be one a query, also an array in this
             process, where the rows of a query stand together.
+        init, callbacks, verbose
+            As of `rankplug.Ranker.fit`. XGBoost calls callbacks at the end only.
 
         Raises
         ------
@@ -110,13 +133,16 @@ class Ranker(SolverEstimator):
         ClusterError
             If the scheduler is lost or the time-out is over.
         """
+        init, callback = model_to_go_on_from(init), make_callback(callbacks, verbose)
         for name in _FITTED:
             self.__dict__.pop(name, None)
         solver = self._new_solver()
         with self._open(X, y, qid, sample_weight) as data:
             if lacks_queries(X, qid) and not solver.tags.one_query:
                 warn_of_one_query(data.n_samples, stacklevel=2)
-            result = solver.solve(data, random_state=self.random_state)
+            result = solver.solve(
+                data, init=init, callback=callback, random_state=self.random_state
+            )
         self.result_ = result
         self.n_queries_in_ = data.n_queries
         self.model_ = scaled_model(result.model, data.scaling)
@@ -152,7 +178,7 @@ class Ranker(SolverEstimator):
         needs those of `X`.
         """
         check_is_fitted(self)
-        if self.n_queries_in_ > 1 and lacks_queries(X, qid):
+        if self.model_.query_column is not None and lacks_queries(X, qid):
             raise DataError(
                 "score needs the queries, as fit had some: pass qid=df['qid'], or X as a DataFrame "
                 "with a column 'qid'"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Self
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +14,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankplug.data import tables
+from rankplug.data import Task, tables
 from rankplug.data.arrays import non_numeric_columns, refuse_masked
-from rankplug.exceptions import DataError, ParameterError, RankplugError
+from rankplug.exceptions import DataError, ParameterError, RankplugError, nearest
 from rankplug.metrics import weighted_mean
-from rankplug.models import LabelLinearModel, LinearModel, Model
+from rankplug.models import LabelLinearModel, LinearModel, Model, load_model
 from rankplug.solver import Data, Solver, SolverResult, make_solver
 
 
@@ -36,26 +39,75 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         parameters. It is cloned; its parameters are tuned as ``solver__C``.
     random_state : int, RandomState or None, default=None
         For solvers that draw random numbers.
+    **solver_params
+        Parameters of the solver: ``Ranker("tree-tron", C=0.1)`` is short for
+        ``Ranker(make_solver("tree-tron", C=0.1))``, and has the parameters of that.
 
     Attributes
     ----------
     model_ : Model
         The trained model; it predicts, saves and loads without this estimator.
     result_ : SolverResult
-        Status, objective, duality gap and history of the training.
+        Status, objective, duality gap and history of the training; not after `from_model`.
+    evals_result_ : dict of dict of list
+        Metrics of `eval_set` after each iteration, ``evals_result_["validation_0"]["ndcg@10"]``;
+        of the model alone, where the solver does not show its models on the way.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if the training features were a table with string column names.
     """
 
+    __signature__: ClassVar[inspect.Signature]
+    task: ClassVar[Task]
     model_: Model
     result_: SolverResult
+    evals_result_: dict[str, dict[str, list[float]]]
 
     def __init__(
-        self, solver: str | Solver, random_state: int | np.random.RandomState | None = None
+        self,
+        solver: str | Solver,
+        random_state: int | np.random.RandomState | None = None,
+        **solver_params: Any,
     ) -> None:
-        self.solver = solver
+        self.solver = with_parameters(solver, solver_params)
         self.random_state = random_state
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # scikit-learn's parameters are those with a name: others become the solver's at once.
+        super().__init_subclass__(**kwargs)
+        _, *named = inspect.signature(cls.__init__).parameters.values()
+        cls.__signature__ = inspect.Signature([p for p in named if p.kind != p.VAR_KEYWORD])
+
+    @classmethod
+    def from_model(cls, model: Model | str | Path, solver: str | Solver | None = None) -> Self:
+        """An estimator of a model that was trained before: it predicts, ranks and scores at once.
+
+        Parameters
+        ----------
+        model : Model, str or Path
+            A model, or the folder of one that was saved.
+        solver : str or Solver, optional
+            With which `fit` would train another one; by default the class's.
+
+        Raises
+        ------
+        ModelFormatError
+            If the folder holds no model that can be read.
+        ParameterError
+            If it is none, or ranks labels where rows are to be ranked, or the reverse.
+        """
+        params: dict[str, Any] = {} if solver is None else {"solver": solver}
+        estimator = cls(**params)
+        model = _find_model(model, "model")
+        ranks_labels = model.n_labels is not None
+        if ranks_labels != (cls.task == "label-ranking"):
+            what, other = ("labels", "LabelRanker") if ranks_labels else ("rows", "Ranker")
+            raise ParameterError(f"the model ranks {what}: use {other}.from_model")
+        estimator.model_ = model
+        estimator.n_features_in_ = model.n_features
+        if model.feature_names is not None:
+            estimator.feature_names_in_ = np.array(model.feature_names, dtype=object)
+        return estimator
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of `X`, in their order; higher is better.
@@ -105,11 +157,16 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``solver__C`` turns a solver that is named into one with that C."""
+        """Set parameters; ``solver__C``, or ``C``, gives a solver that is named parameters."""
         if "solver" in params:
             self.solver = params.pop("solver")
-        if isinstance(self.solver, str) and any(key.startswith("solver__") for key in params):
+        own = self._get_param_names()
+        if isinstance(self.solver, str) and any(key not in own for key in params):
             self.solver = make_solver(self.solver)
+        if isinstance(self.solver, Solver):
+            known = self.solver.get_params(deep=False)
+            short = [key for key in params if key not in own and key.partition("__")[0] in known]
+            params |= {f"solver__{key}": params.pop(key) for key in short}
         return super().set_params(**params)  # type: ignore[no-any-return]
 
     def _new_solver(self) -> Solver:
@@ -163,9 +220,14 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
                 "is None"
             )
 
-    def _train(self, solver: Solver, data: Data, valid: Data | None) -> Self:
-        self.result_ = solver.solve(data, valid=valid, random_state=self.random_state)
-        self.model_ = self.result_.model
+    def _train(self, solver: Solver, data: Data, valid: Data | None, **watching: Any) -> Self:
+        """Train, and keep what comes of it; `watching` are other arguments of `Solver.solve`."""
+        result = solver.solve(data, valid=valid, random_state=self.random_state, **watching)
+        self.result_, self.model_ = result, result.model
+        self.evals_result_ = {
+            name: {metric: list(values) for metric, values in metrics.items()}
+            for name, metrics in result.evals.items()
+        }
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -180,21 +242,51 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def one_validation_set(eval_set: Any, eval_qid: Any = None) -> tuple[Any, Any, Any]:
-    """``(X, y, qid)`` of ``(X, y)`` or of the last pair of ``[(X, y), ...]``, as in XGBoost."""
-    several = isinstance(eval_set, list) and (
-        len(eval_set) == 1 or all(isinstance(pair, tuple) for pair in eval_set)
-    )
-    pairs = eval_set if several else [eval_set]
-    if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
-        raise ParameterError("eval_set must be one pair (X, y), or a list of pairs")
-    if several and eval_qid is not None:
-        if not isinstance(eval_qid, list | tuple) or len(eval_qid) != len(pairs):
-            arrays = "one array" if len(pairs) == 1 else f"{len(pairs)} arrays"
-            raise ParameterError(f"eval_qid must be a list of {arrays}, one for each of eval_set")
-        eval_qid = eval_qid[-1]
-    X, y = pairs[-1]
-    return X, y, eval_qid
+def with_parameters(solver: str | Solver, params: Mapping[str, Any]) -> str | Solver:
+    """The solver with these parameters; as it is if there are none.
+
+    Raises
+    ------
+    ParameterError
+        If it has no such parameter; `UnknownNameError` if there is no solver of the name.
+    """
+    if not params:
+        return solver
+    if isinstance(solver, str):
+        return make_solver(solver, **params)
+    if not isinstance(solver, Solver):
+        raise ParameterError(f"parameters {', '.join(params)} are given, but no solver with them")
+    known = solver.get_params(deep=False)
+    wrong = [key for key in params if key.partition("__")[0] not in known]
+    unknown = [f"{key!r}{nearest(key, known)}" for key in wrong]
+    if unknown:
+        raise ParameterError(f"{solver.name} has no parameter {'; no parameter '.join(unknown)}")
+    return clone(solver).set_params(**params)  # type: ignore[no-any-return]
+
+
+def model_to_go_on_from(init: Any) -> Model | SolverResult | None:
+    """The model of what `fit` is given as `init`: a model, its folder, or what was fitted.
+
+    Raises
+    ------
+    ParameterError
+        If there is no model in it; `ModelFormatError` if the folder holds none.
+    """
+    return init if init is None or isinstance(init, SolverResult) else _find_model(init, "init")
+
+
+def _find_model(given: Any, name: str) -> Model:
+    if isinstance(given, str | Path):
+        return load_model(given)
+    if isinstance(given, SolverEstimator):
+        check_is_fitted(given)
+        given = given.model_
+    if not isinstance(given, Model):
+        raise ParameterError(
+            f"{name} is a {type(given).__name__}: it must be a Model, the folder of a saved one, "
+            "or a fitted ranker"
+        )
+    return given
 
 
 def mean_of_defined(values: NDArray[np.float64], weights: NDArray[np.float64], what: str) -> float:

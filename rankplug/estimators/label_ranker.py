@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,9 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import LabelRankingData, Task, real_vector, tables
-from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
+from rankplug.estimators.answers import check_k, split_columns, table_of_rows
+from rankplug.estimators.base import SolverEstimator, mean_of_defined, model_to_go_on_from
+from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError
 from rankplug.metrics import per_instance
+from rankplug.models import Model
+from rankplug.models.answers import label_names
 from rankplug.solver import Solver
 
 
@@ -32,17 +37,41 @@ class LabelRanker(SolverEstimator):
 
     task: ClassVar[Task] = "label-ranking"
 
-    __metadata_request__fit = {"ranks": True, "eval_set": True}
+    __metadata_request__fit = dict.fromkeys(
+        ("ranks", "eval_set", "init", "callbacks", "verbose"), True
+    )
     __metadata_request__score = {"sample_weight": True}
 
     def __init__(
         self,
         solver: str | Solver = "sopopo",
         random_state: int | np.random.RandomState | None = None,
+        **solver_params: Any,
     ) -> None:
-        super().__init__(solver, random_state)
+        super().__init__(solver, random_state, **solver_params)
 
-    def fit(self, X: Any, Y: Any, *, ranks: bool | None = None, eval_set: Any = None) -> Self:
+    @classmethod
+    def from_model(
+        cls, model: Model | str | Path, solver: str | Solver | None = None, *, ranks: bool = False
+    ) -> Self:
+        """As `SolverEstimator.from_model`; `ranks` says what `score` takes, as in `fit`."""
+        estimator = super().from_model(model, solver)
+        labels = label_names(estimator.model_)
+        assert labels is not None
+        estimator.labels_, estimator.ranks_ = labels, ranks
+        return estimator
+
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        ranks: bool | None = None,
+        eval_set: Any = None,
+        init: Any = None,
+        callbacks: Any = None,
+        verbose: bool | int = False,
+    ) -> Self:
         """Train on the preferences between the labels of each row.
 
         Parameters
@@ -55,15 +84,25 @@ class LabelRanker(SolverEstimator):
             Whether a two-dimensional `Y` holds ranks from 1, the best, here and in `score`. If it
             is not said, `Y` is relevance, and a `DataWarning` tells when it looks like ranks.
         eval_set : (X, Y) or [(X, Y), ...], optional
-            Validation data, for solvers that stop early by them (by the last of several); others
-            leave them aside.
+            Validation data, measured each iteration in `evals_result_`. Solvers that stop early do
+            it by the last of several.
+        init : Model, SolverResult, fitted ranker, str or Path, optional
+            An earlier model, or its folder, from which to go on: linear solvers start at its
+            weights, boosted trees are added to its trees (`n_estimators` more, in a model that
+            holds all). The other solvers refuse it.
+        callbacks : list of callable, optional
+            Each is called after each iteration with a `rankplug.solver.Progress`, whose ``str`` is
+            a line that tells it; training stops where one returns True. Their errors come through.
+        verbose : bool or int, default=False
+            Print a line each iteration, or every so many.
 
         Raises
         ------
         DataError, ParameterError
             If the data or the solver's parameters are not valid.
         """
-        solver = self._new_solver()
+        solver, init = self._new_solver(), model_to_go_on_from(init)
+        callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set)
         self._require_target(Y)
         data = LabelRankingData.from_arrays(
             self._features(X, reset=True), Y, ranks=ranks, feature_names=self._names()
@@ -77,10 +116,9 @@ class LabelRanker(SolverEstimator):
                 raise DataError(f"Y has 1 class only, {only!r}: at least two are needed to rank")
         elif hasattr(self, "classes_"):
             del self.classes_
-        valid = None
-        if eval_set is not None:
-            valid = self._data(*one_validation_set(eval_set)[:2])
-        return self._train(solver, data, valid)
+        watch = {f"validation_{number}": self._data(*one[:2]) for number, one in enumerate(sets)}
+        valid = list(watch.values())[-1] if watch else None
+        return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
 
     def rank(self, X: Any) -> NDArray[np.int64]:
         """Rank of each label for each row, 1 = best; labels with equal scores keep their order.
@@ -97,6 +135,44 @@ class LabelRanker(SolverEstimator):
         """
         best = np.argmax(self.predict(X), axis=1)
         return self.labels_[best]  # type: ignore[no-any-return]
+
+    def predict_order(self, X: Any) -> NDArray[Any]:
+        """The labels of each row by their names, the best first.
+
+        `X` is that of `predict`; the names have the shape (n_samples, n_labels).
+        """
+        return self.labels_[np.argsort(-self.predict(X), axis=1, kind="stable")]
+
+    def top_k(self, X: Any, k: int = 10) -> Any:
+        """The `k` best labels of each row, best first, as a table.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table may have columns beside the features of the training, if these have names.
+        k : int, default=10
+
+        Returns
+        -------
+        DataFrame of pandas or polars, or Arrow Table
+            Of the kind of `X`, of pandas for arrays: the columns of `X` that are no features, then
+            ``label``, ``rank``, 1 = best, and ``score``. A pandas DataFrame keeps its index;
+            otherwise ``row`` is the position in `X`, from 0.
+        """
+        check_is_fitted(self)
+        k = check_k(k)
+        features, others = split_columns(X, self._names())
+        if self._names() is None:
+            features, others = X, []
+        scores = self.predict(features)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        n_rows, n_best = best.shape
+        last = {
+            "label": self.labels_[best.ravel()],
+            "rank": np.tile(np.arange(1, n_best + 1), n_rows),
+            "score": np.take_along_axis(scores, best, axis=1).ravel(),
+        }
+        return table_of_rows(X, np.repeat(np.arange(n_rows), n_best), others, {}, last)
 
     def score(self, X: Any, y: Any, *, sample_weight: ArrayLike | None = None) -> float:
         """How well the labels are ranked, on average over the rows; the higher, the better.

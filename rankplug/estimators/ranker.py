@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import RankingData, Task, rank_in_queries, tables
-from rankplug.estimators.base import SolverEstimator, mean_of_defined, one_validation_set
-from rankplug.exceptions import DataError, DataWarning, ParameterError
+from rankplug.estimators.answers import check_k, split_columns, table_of_rows
+from rankplug.estimators.base import SolverEstimator, mean_of_defined, model_to_go_on_from
+from rankplug.estimators.watching import make_callback, validation_sets
+from rankplug.exceptions import DataError, DataWarning, warn_caller
 from rankplug.metrics import Ndcg, per_query
 from rankplug.solver import Solver
 
@@ -25,6 +27,7 @@ class Ranker(SolverEstimator):
     ----------
     solver : str or Solver, default="tree-tron"
     random_state : int, RandomState or None, default=None
+    **solver_params
         As those of `SolverEstimator`, whose attributes hold the trained model and the result.
 
     Attributes
@@ -51,7 +54,11 @@ class Ranker(SolverEstimator):
     task: ClassVar[Task] = "query-document"
 
     __metadata_request__fit = dict.fromkeys(
-        ("qid", "group", "sample_weight", "eval_set", "eval_qid"), True
+        (
+            *("qid", "group", "sample_weight", "eval_set", "eval_qid"),
+            *("init", "callbacks", "verbose"),
+        ),
+        True,
     )
     __metadata_request__score = {"qid": True, "sample_weight": True}
 
@@ -59,8 +66,9 @@ class Ranker(SolverEstimator):
         self,
         solver: str | Solver = "tree-tron",
         random_state: int | np.random.RandomState | None = None,
+        **solver_params: Any,
     ) -> None:
-        super().__init__(solver, random_state)
+        super().__init__(solver, random_state, **solver_params)
 
     def fit(
         self,
@@ -72,6 +80,9 @@ class Ranker(SolverEstimator):
         sample_weight: ArrayLike | None = None,
         eval_set: Any = None,
         eval_qid: Any = None,
+        init: Any = None,
+        callbacks: Any = None,
+        verbose: bool | int = False,
     ) -> Self:
         """Train on the preference pairs of all queries.
 
@@ -90,17 +101,27 @@ class Ranker(SolverEstimator):
             Constant within a query: pairs take the weight of their query. Or one a query, where
             the rows of a query stand together.
         eval_set : (X, y) or [(X, y), ...], optional
-            Validation data, for solvers that stop early by them (by the last of several); others
-            leave them aside.
+            Validation data, measured each iteration in `evals_result_`. Solvers that stop early do
+            it by the last of several.
         eval_qid : array-like, or [array-like, ...] with ``[(X, y), ...]``, optional
             Query ids of the validation data.
+        init : Model, SolverResult, fitted ranker, str or Path, optional
+            An earlier model, or its folder, from which to go on: linear solvers start at its
+            weights, boosted trees are added to its trees (`n_estimators` more, in a model that
+            holds all). The other solvers refuse it.
+        callbacks : list of callable, optional
+            Each is called after each iteration with a `rankplug.solver.Progress`, whose ``str`` is
+            a line that tells it; training stops where one returns True. Their errors come through.
+        verbose : bool or int, default=False
+            Print a line each iteration, or every so many.
 
         Raises
         ------
         DataError, ParameterError
             If the data or the solver's parameters are not valid.
         """
-        solver = self._new_solver()
+        solver, init = self._new_solver(), model_to_go_on_from(init)
+        callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set, eval_qid)
         data = self._data(X, y, qid, reset=True, group=group, sample_weight=sample_weight)
         if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
             warnings.warn(
@@ -111,12 +132,9 @@ class Ranker(SolverEstimator):
                 stacklevel=2,
             )
         self.n_queries_in_ = data.n_queries
-        valid = None
-        if eval_set is not None:
-            valid = self._data(*one_validation_set(eval_set, eval_qid))
-        elif eval_qid is not None:
-            raise ParameterError("eval_qid is given without eval_set=(X, y)")
-        return self._train(solver, data, valid)
+        watch = {f"validation_{number}": self._data(*one) for number, one in enumerate(sets)}
+        valid = list(watch.values())[-1] if watch else None
+        return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of `X`, in their order; higher is better.
@@ -136,7 +154,8 @@ class Ranker(SolverEstimator):
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
         qid : array-like of shape (n_samples,), optional
-            Query of each row; if omitted, a table's column ``qid``, else one query.
+            Query of each row; if omitted, a table's column ``qid``, else one query, with a
+            `DataWarning` if training had several.
 
         Returns
         -------
@@ -144,8 +163,85 @@ class Ranker(SolverEstimator):
         """
         check_is_fitted(self)
         features, column = tables.without_query_column(X, qid is not None, self._names())
-        ranks, _ = rank_in_queries(self.predict(features), column if qid is None else qid)
+        qid = column if qid is None else qid
+        scores = self.predict(features)
+        if qid is None and self.model_.query_column is not None and len(scores) > 1:
+            warn_caller(
+                f"neither qid nor a column 'qid' is given: all {len(scores)} rows are ranked as "
+                "one query, although training had several; if they are one, pass "
+                "qid=[0] * len(X)",
+                DataWarning,
+            )
+        ranks, _ = rank_in_queries(scores, qid)
         return ranks
+
+    def top_k(self, X: Any, qid: ArrayLike | None = None, k: int = 10) -> Any:
+        """The `k` best rows of each query, best first, as a table.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table may have columns beside the features of the training, if these have names.
+        qid : array-like of shape (n_samples,), optional
+            Query of each row; if omitted, the column that held the queries in training, or
+            ``qid``.
+        k : int, default=10
+
+        Returns
+        -------
+        DataFrame of pandas or polars, or Arrow Table
+            Of the kind of `X`, of pandas for arrays. First the query, 0 if there is none, under
+            its column's name or ``qid``; then the columns of `X` that are no features; then
+            ``rank``, 1 = best in its query, and ``score``. Queries come in order of first
+            appearance, rows of equal scores in the order in which they are given. A pandas
+            DataFrame keeps its index; otherwise ``row`` is the position in `X`, from 0.
+
+        Raises
+        ------
+        DataError
+            If `X` does not fit, or the queries are missing although training had several.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> films = pd.DataFrame(
+        ...     {"user": [1, 1, 1, 2, 2], "title": list("abcde"), "stars": [3.0, 5, 4, 1, 2]},
+        ...     index=[10, 11, 12, 13, 14],
+        ... )
+        >>> ranker = Ranker().fit(films[["stars"]], [0, 2, 1, 0, 1], qid=films["user"])
+        >>> ranker.top_k(films, k=1).round(3)
+            user title  rank  score
+        11     1     b     1  4.167
+        14     2     e     1  1.667
+        """
+        check_is_fitted(self)
+        k = check_k(k)
+        features, others = split_columns(X, self._names())
+        if qid is not None and tables.QUERY_COLUMN in others:
+            tables.without_query_column(X, given=True, known=self._names())
+        name = tables.name_of(qid)
+        if qid is None:
+            known = (self.model_.query_column, tables.QUERY_COLUMN)
+            name = next((one for one in known if one in others), None)
+            if name is None and self.model_.query_column is not None:
+                raise DataError(
+                    "top_k needs the queries, as training had several: pass qid=..., or X as a "
+                    f"table with a column {self.model_.query_column!r} (qid=[0] * len(X) if all "
+                    "rows are one)"
+                )
+            qid = None if name is None else tables.column(X, name)
+        scores = self.predict(features)
+        ranks, best_first = rank_in_queries(scores, qid)
+        rows = best_first[ranks[best_first] <= k]
+        ids = np.zeros(len(scores), dtype=np.int64) if qid is None else np.asarray(qid)
+        name = name or tables.QUERY_COLUMN
+        return table_of_rows(
+            X,
+            rows,
+            [one for one in others if one != name],
+            {name: ids.reshape(len(scores))[rows]},
+            {"rank": ranks[rows], "score": scores[rows]},
+        )
 
     def score(
         self,
@@ -176,7 +272,7 @@ class Ranker(SolverEstimator):
             If the data are not valid, the queries are missing, or none has a relevant row.
         """
         check_is_fitted(self)
-        if qid is None and not has_queries(X) and self.n_queries_in_ > 1:
+        if qid is None and not has_queries(X) and self.model_.query_column is not None:
             raise DataError(
                 "score needs the queries, as fit had some: pass qid=..., or X as a table with a "
                 "column 'qid', which scikit-learn's searches and cross-validations carry along. "

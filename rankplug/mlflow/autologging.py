@@ -253,7 +253,12 @@ def _log_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwargs:
 
 
 def _watch_train(
-    original: Callable[..., Any], estimator: Any, solver: Solver, data: Data, valid: Data | None
+    original: Callable[..., Any],
+    estimator: Any,
+    solver: Solver,
+    data: Data,
+    valid: Data | None,
+    **watching: Any,
 ) -> Any:
     """Remember what is trained, for the fit that is being logged."""
     training = _current.get()
@@ -261,7 +266,7 @@ def _watch_train(
         training.started = time.time()
         training.estimator, training.solver = estimator, solver
         training.data, training.valid = data, valid
-    trained = original(solver, data, valid)
+    trained = original(solver, data, valid, **watching)
     if training is not None and estimator.result_.interrupted:
         training.interrupted = True
     return trained
