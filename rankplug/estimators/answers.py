@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from rankplug.data import tables
@@ -97,6 +96,8 @@ def table_of_rows(
         kept = {name: X.column(X.schema.get_field_index(name)).take(rows) for name in others}
         return pyarrow.table({**before, **kept, **last})
     if not indexed:
+        import pandas as pd
+
         kept = {name: tables.column(X, name)[rows] for name in others}
         return pd.DataFrame({**before, **kept, **last})
     table = X.iloc[rows, [tables.column_names(X).index(name) for name in others]].copy()

@@ -16,7 +16,6 @@ from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError
 from rankplug.metrics import per_instance
 from rankplug.models import Model
-from rankplug.models.answers import label_names
 from rankplug.solver import Solver
 
 
@@ -56,9 +55,9 @@ class LabelRanker(SolverEstimator):
     ) -> Self:
         """As `SolverEstimator.from_model`; `ranks` says what `score` takes, as in `fit`."""
         estimator = super().from_model(model, solver)
-        labels = label_names(estimator.model_)
-        assert labels is not None
-        estimator.labels_, estimator.ranks_ = labels, ranks
+        labels = getattr(estimator.model_, "labels", None)
+        estimator.labels_ = np.arange(estimator.model_.n_labels or 0) if labels is None else labels
+        estimator.ranks_ = ranks
         return estimator
 
     def fit(
