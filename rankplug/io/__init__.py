@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankplug.io.columns import read_table
 from rankplug.io.files import FORMATS
 from rankplug.io.prepared import PreparedFolder, open_prepared, prepare, verify_prepared
 from rankplug.io.reading import read_data, read_label_data
@@ -14,6 +15,7 @@ __all__ = [
     "prepare",
     "read_data",
     "read_label_data",
+    "read_table",
     "verify_prepared",
     "write_data",
 ]

@@ -51,6 +51,19 @@ class ArrowFile(TableFile):
         return table, ids
 
     @override
+    def whole(self) -> Any:
+        with self._open() as opened:
+            if self.format == "parquet":
+                metadata = opened.metadata
+                self._require_memory(metadata.num_rows * metadata.num_columns)
+                table = opened.read()
+            else:
+                table = opened.read_all()
+        if table.num_rows == 0:
+            raise DataError(f"{self.file} holds no rows")
+        return table
+
+    @override
     def batches(self, roles: Roles, n_rows: int, first_row: int = 0) -> Iterator[tuple[Any, float]]:
         import pyarrow as pa
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,29 @@ def table_of(file: InputFile, stream: BinaryIO, format_: str) -> TableFile:
     if format_ == "csv":
         return CsvFile(file, stream)
     return ArrowFile(file, stream, format_)
+
+
+def read_table(path: str | os.PathLike[str], format_: str | None = None) -> Any:
+    """All columns of a file as an Arrow table, whatever they hold.
+
+    Parameters
+    ----------
+    path : path
+        CSV, whose columns get the types that all their values have; Parquet or Arrow.
+    format_ : str, optional
+        Found out if omitted.
+
+    Raises
+    ------
+    DataError
+        If the file holds no table, is damaged, or has no rows.
+    """
+    file = InputFile(path)
+    known = file.find_format() if format_ is None else format_
+    if known == "svmlight":
+        raise DataError(f"{file}: svmlight text has no columns")
+    with open_table(file, known) as table:
+        return table.whole()
 
 
 def read_columns(

@@ -81,6 +81,26 @@ class CsvFile(TableFile):
         if row == 0:
             raise self._no_rows()
 
+    @override
+    def whole(self) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        options = self._options(Roles(()))
+        options["convert_options"] = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(self.column_names(), pa.string()),
+            null_values=_MISSING,
+            strings_can_be_null=True,
+        )
+        try:
+            with self.file.arrow_source(self.stream) as source:
+                table = arrow_csv.read_csv(source(), **options)
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            raise self._error(Roles(()), str(error)) from None
+        if table.num_rows == 0:
+            raise self._no_rows()
+        return pa.table([_typed(column) for column in table.columns], names=table.column_names)
+
     def _options(self, roles: Roles) -> dict[str, Any]:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
@@ -181,6 +201,24 @@ class CsvFile(TableFile):
         if not found:
             return DataError(f"{self.file} cannot be read: {reason}")
         return problems(self.file, found)
+
+
+def _typed(texts: Any) -> Any:
+    """Texts as what they all are: True and False, numbers, or times; else as they are."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts))
+    if compute.all(compute.is_in(texts, value_set=pa.array([*_BOOLEANS, None]))).as_py():
+        return compute.equal(compute.utf8_lower(texts), "true")
+    trimmed = compute.utf8_trim_whitespace(texts)
+    for kind in (pa.float64(), pa.timestamp("us")):
+        try:
+            return trimmed.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return texts
 
 
 def _to_numbers(table: Any) -> Any:

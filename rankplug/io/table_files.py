@@ -91,6 +91,16 @@ class TableFile(ABC):
             As `read`; what is wrong in one batch is reported when it is reached.
         """
 
+    @abstractmethod
+    def whole(self) -> Any:
+        """The Arrow table of all columns; of text, with the types that their values have.
+
+        Raises
+        ------
+        DataError
+            If the file is damaged or has no rows.
+        """
+
     def without_rows(self, roles: Roles) -> Any:
         """A table of the columns without rows, for their types; None where text states none."""
         return None

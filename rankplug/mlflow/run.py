@@ -36,7 +36,7 @@ from rankplug.metrics import parse_metric
 from rankplug.mlflow.flavor import save_model
 from rankplug.mlflow.store import Store, environment_defaults
 from rankplug.models import Model
-from rankplug.recipe import Files, Recipe
+from rankplug.recipe import Files, OneFile, Recipe
 from rankplug.runner import data_digest
 from rankplug.solver import Data, SolverResult
 
@@ -247,8 +247,9 @@ def describe_input(
 
 def _source(recipe: Recipe, split: str) -> tuple[str, str, dict[str, Any]]:
     """Name, and source as MLflow reads it: a local file, or code, which embedded data come from."""
-    if isinstance(recipe.data, Files):
-        file = Path(getattr(recipe.data, split)).absolute()
+    if isinstance(recipe.data, Files | OneFile):
+        whole = isinstance(recipe.data, OneFile)
+        file = Path(getattr(recipe.data, "file" if whole else split)).absolute()
         return f"{file.parent.name}/{file.name}", "local", {"uri": str(file)}
     tags = {"package": f"rankplug {__version__}", "dataset": recipe.data.dataset, "split": split}
     tags |= {f"params.{key}": str(value) for key, value in recipe.data.params.items()}

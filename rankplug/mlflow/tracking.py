@@ -287,6 +287,8 @@ def _recipe_params(recipe: Recipe) -> dict[str, Any]:
         data = {"": recipe.data.dataset, **{f".{k}": v for k, v in recipe.data.params.items()}}
     else:
         data = {f".{key.name}": getattr(recipe.data, key.name) for key in fields(recipe.data)}
+        split = data.pop(".split", None)
+        data |= {f".split.{key}": value for key, value in vars(split).items()} if split else {}
     params = {
         "name": recipe.name,
         **{f"data{key}": value for key, value in data.items()},

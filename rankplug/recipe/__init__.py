@@ -4,9 +4,9 @@ A recipe is a YAML file:
 
     name: example                   # optional
     data:
-      dataset: digits-retrieval     # or files: train, valid, test
+      dataset: digits-retrieval     # or one file, or files: train, valid, test
       params: {n_queries: 100}
-    metrics: [ndcg@10, map]         # the first is the primary one
+    metrics: [ndcg@10, map]         # optional; the first is the primary one
     scale: none                     # optional
     seed: 0                         # optional
     baseline: xgboost-pairwise      # optional
@@ -20,34 +20,61 @@ A recipe is a YAML file:
         params: {tol: 1e-4}
         space:                      # optional: what tuning tries, instead of the solver's own
           C: {low: 1e-6, high: 10, log: true}
-      - solver: xgboost-pairwise
+      - xgboost-pairwise            # short for solver: xgboost-pairwise
+
+This is enough for a table in one file, of which the columns that can be features are used, and a
+part of the queries for validation and test:
+
+    data: {file: searches.csv, label: grade, qid: query_id}
+    solvers: [tree-tron, xgboost-pairwise]
+
+``rankplug init searches.csv`` writes such a recipe with a comment on each column, and
+``rankplug run searches.csv`` runs it at once.
 
 The dataclasses of this package are the schema: the attributes of `Recipe` are the keys of the
-file, those of `Dataset` or `Files` the keys under ``data``, those of `Entry` the keys of each item
-under ``solvers``, those of `Tune` and `Compare` the keys under ``tune`` and ``compare``. Any other
-key is an error. Recipes hold names and numbers, never code.
+file, those of `OneFile`, `Files` or `Dataset` the keys under ``data``, those of `Split` the keys
+under ``split`` in it, those of `Entry` the keys of each item under ``solvers``, those of `Tune` and
+`Compare` the keys under ``tune`` and ``compare``. Any other key is an error. Recipes hold names and
+numbers, never code.
 
 Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in the file is
 relative to the file's folder, one given by ``--set`` to the working directory.
 """
 
 from rankplug.data import ScaleName as Scale
+from rankplug.recipe.columns import Choice, Column, choose_columns
 from rankplug.recipe.loader import load_recipe
-from rankplug.recipe.schema import Compare, Dataset, Entry, Files, Pruner, Recipe, Tune, json_schema
+from rankplug.recipe.schema import (
+    Compare,
+    Dataset,
+    Entry,
+    Files,
+    OneFile,
+    Pruner,
+    Recipe,
+    Split,
+    Tune,
+    json_schema,
+)
 from rankplug.tuning import Cost, Sampler
 from rankplug_recipes import packaged_recipes
 
 __all__ = [
+    "Choice",
+    "Column",
     "Compare",
     "Cost",
     "Dataset",
     "Entry",
     "Files",
+    "OneFile",
     "Pruner",
     "Recipe",
     "Sampler",
     "Scale",
+    "Split",
     "Tune",
+    "choose_columns",
     "json_schema",
     "load_recipe",
     "packaged_recipes",

@@ -19,9 +19,9 @@ from pydantic_core import ErrorDetails
 
 from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
-from rankplug.recipe.schema import RECIPE, Recipe, keys
+from rankplug.recipe.schema import RECIPE, SHORT, Recipe, Split, keys
 from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
-from rankplug.recipe.values import KeyPath, is_line
+from rankplug.recipe.values import CHOSEN, LISTED, KeyPath, is_line
 from rankplug.tuning import Cost
 from rankplug_recipes import packaged_recipes
 
@@ -107,12 +107,24 @@ def _override(root: Node, assignment: str) -> list[str]:
         value, problems = parse_override(text, key, Path.cwd())
         here = root
         *parents, last = key.split(".")[:_LONGEST_KEY]
+        if parents and isinstance(root.value, dict):
+            _lengthen(root.value, parents[0])
         for part in parents:
             here = _child(here, part, Node({}, value.place, value.folder))
         _child(here, last, value, replace=True)
     except RecipeError as error:
         return [str(error)]
     return problems
+
+
+def _lengthen(recipe: dict[str, Node], key: str) -> None:
+    """Texts that are short for a section become sections, in which keys can be set."""
+    if key not in SHORT or key not in recipe:
+        return
+    items = recipe[key].value
+    for node in items if isinstance(items, list) else [recipe[key]]:
+        if isinstance(node.value, str):
+            node.value = {SHORT[key]: Node(node.value, node.place, node.folder)}
 
 
 def _child(parent: Node, part: str, new: Node, *, replace: bool = False) -> Node:
@@ -168,14 +180,23 @@ def _node(root: Node, path: KeyPath) -> Node:
 def _folders(root: Node) -> dict[str, Path]:
     """The folder that the path of each key of the data is relative to."""
     data = root.value.get("data") if isinstance(root.value, dict) else None
-    nodes = data.value if data is not None and isinstance(data.value, dict) else {}
-    return {key: node.folder for key, node in nodes.items()}
+    if data is None or not isinstance(data.value, dict):
+        return {} if data is None else {SHORT["data"]: data.folder}
+    return {key: node.folder for key, node in data.value.items()}
+
+
+_NOT_FOR = {
+    "embedded": "is for data from files, not for an embedded set",
+    "file": "is for data that are split already: name either one 'file', or 'train' and 'test'",
+    "files": "is for one 'file': 'train' and 'test' are split already",
+}
 
 
 def _message(root: Node, error: ErrorDetails) -> str:
     """The message of an error that the schema found, with its place."""
-    path = error["loc"]
-    if path[:1] == ("data",):  # behind it stands which kind of data
+    path = tuple(part for part in error["loc"] if part not in (CHOSEN, LISTED))
+    kind = str(path[1]) if path[:1] == ("data",) and len(path) > 1 else ""
+    if kind:
         path = path[:1] + path[2:]
     if error["type"] == "missing":
         section = _node(root, path[:-1])
@@ -187,7 +208,7 @@ def _message(root: Node, error: ErrorDetails) -> str:
         known = keys(path[:-1])
         what = f"unknown key {path[-1]!r}{nearest(str(path[-1]), known)}"
         if path[-1] in known:
-            what = f"{path[-1]!r} is for data from files, not for an embedded set"
+            what = f"{path[-1]!r} {_NOT_FOR[kind]}"
     elif error["type"] == "dataclass_type":
         what = f"must be a mapping with keys of {', '.join(keys(path))}, not {node}"
     elif error["type"] == "not":
@@ -216,6 +237,7 @@ def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
             yield ("tune",), "no budget: give each solver n_trials, timeout (seconds), or both"
         costs = [cost if cost in get_args(Cost) else "" for cost in _items(tune, "costs")]
         yield from _find_repeated(("tune", "costs"), costs, "the objective")
+    yield from _find_empty_parts(recipe.get("data"))
     if isinstance(compare, dict):
         if ("folds" in compare) == ("seeds" in compare):
             yield ("compare",), "give one of both: folds, such as 5, or seeds, such as [0, 1, 2]"
@@ -223,12 +245,26 @@ def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         if len(seeds) == 1:
             yield ("compare", "seeds"), "one seed repeats nothing: give two or more"
         yield from _find_repeated(("compare", "seeds"), map(str, seeds), "the seed")
-    names = [_name_of(entry) for entry in _items(recipe, "solvers")]
+    entries = _items(recipe, "solvers")
+    names = [_name_of({"solver": one} if isinstance(one, str) else one) for one in entries]
     remedy = ": give each entry its own with the key 'name'"
     yield from _find_repeated(("solvers",), names, "the name", remedy)
     baseline = recipe.get("baseline", "")
     if is_line(baseline) and baseline not in names:
         yield ("baseline",), f"no solver of the name {baseline!r}{nearest(baseline, names)}"
+
+
+def _find_empty_parts(data: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Parts of one file to which its split gives nothing."""
+    split = data.get("split") if isinstance(data, dict) else None
+    if not isinstance(split, dict):
+        return
+    valid, test = (split.get(key, getattr(Split, key)) for key in ("valid", "test"))
+    if test == 0:
+        yield ("data", "split", "test"), "nothing is left for the test"
+    shares = [share for share in (valid, test) if isinstance(share, int | float) and share < 1]
+    if len(shares) == 2 and sum(shares) >= 1:
+        yield ("data", "split"), "valid and test leave nothing for training"
 
 
 def _items(section: Mapping[str, Any], key: str) -> list[Any]:

@@ -33,6 +33,8 @@ from rankplug.data import ScaleName
 from rankplug.io import FORMATS
 from rankplug.recipe.strict_yaml import dump
 from rankplug.recipe.values import (
+    CHOSEN,
+    LISTED,
     DatasetName,
     DatasetParams,
     File,
@@ -44,6 +46,7 @@ from rankplug.recipe.values import (
     SearchSpace,
     Seconds,
     Seed,
+    Share,
     SolverName,
     SolverParams,
     Trials,
@@ -76,14 +79,17 @@ class _Section:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         except OSError:  # installed without source files
             return
-        types = get_type_hints(cls)
-        lines = [texts[""], "", "Attributes", "----------"]
+        for base in reversed(cls.__mro__[1:]):
+            texts |= {key: text for key, text in _DESCRIPTIONS.get(base, {}).items() if key}
         for item, text in itertools.pairwise(getattr(tree, "body", ())):
             if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
                 key = ast.unparse(item.target)
-                kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
                 texts[key] = inspect.cleandoc(ast.literal_eval(text.value))
-                lines += [f"{key} : {kind}", textwrap.indent(texts[key], "    ")]
+        types = get_type_hints(cls)
+        lines = [texts[""], "", "Attributes", "----------"]
+        for key in filter(None, texts):
+            kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
+            lines += [f"{key} : {kind}", textwrap.indent(texts[key], "    ")]
         cls.__doc__ = "\n".join(lines)
 
     @model_validator(mode="before")
@@ -104,13 +110,42 @@ class Dataset(_Section):
     """Its parameters, such as sizes."""
 
 
-@dataclass(frozen=True)
-class Files(_Section):
-    """``data``: files that `rankplug.read_data` reads, or folders that it opens.
+Features: TypeAlias = Annotated[
+    Annotated[Literal["auto"], Tag(CHOSEN)]
+    | Annotated[tuple[Line, ...], list_of("column names"), Tag(LISTED)],
+    Discriminator(lambda given: CHOSEN if given == "auto" else LISTED),
+]
+Names: TypeAlias = Annotated[tuple[Line, ...], list_of("column names")]
 
-    A folder that `rankplug.prepare` has made knows its columns: what is said about them here is
-    for files.
-    """
+
+@dataclass(frozen=True)
+class _Columns(_Section):
+    """What columns of tables hold, and other properties of files."""
+
+    format: Format | None = None
+    """Of the files; found out from each if left out."""
+    label: Line | None = None
+    """Column of a table that holds the relevance; "label" if left out."""
+    qid: Line | None = None
+    """Column of a table that holds the query; "qid" if left out."""
+    weight: Line | None = None
+    """Column of a table that holds the query weight."""
+    features: Features | None = None
+    """Columns of a table that hold features, or ``auto``: those that can be features, see
+    `rankplug.recipe.choose_columns`, and a line is printed for each of the others. If left out:
+    ``auto`` for one file, all other columns for ``train`` and ``test``."""
+    drop: Names = ()
+    """Columns of a table that are no features, beside those that ``auto`` leaves out."""
+    id: Names = ()
+    """Columns of a table that name its rows, such as a document's id: no features; models
+    remember them, and ``rankplug predict`` writes them beside the scores."""
+    zero_based: bool = False
+    """Whether the indices of svmlight text begin at 0."""
+
+
+@dataclass(frozen=True)
+class _Parts(_Section):
+    """Files that are training, validation and test set."""
 
     train: File
     """For training."""
@@ -118,23 +153,51 @@ class Files(_Section):
     """For the comparison."""
     valid: File | None = None
     """For solvers that stop early."""
-    format: Format | None = None
-    """Of all files; found out from each if left out."""
-    label: Line | None = None
-    """Column of a table that holds the relevance."""
-    qid: Line | None = None
-    """Column of a table that holds the query."""
-    weight: Line | None = None
-    """Column of a table that holds the query weight."""
-    features: Annotated[tuple[Line, ...], list_of("column names")] | None = None
-    """Columns of a table that hold features; all others if left out."""
-    zero_based: bool = False
-    """Whether the indices of svmlight text begin at 0."""
+
+
+@dataclass(frozen=True)
+class Files(_Columns, _Parts):
+    """``data``: files that `rankplug.read_data` reads, or folders that it opens.
+
+    A folder that `rankplug.prepare` has made knows its columns: what is said about them here is
+    for files.
+    """
+
+
+@dataclass(frozen=True)
+class Split(_Section):
+    """``split``: how much of one file is for what; queries are drawn at random, none is divided.
+
+    What is left is for training.
+    """
+
+    valid: Share = 0.2
+    """Share of the queries for solvers that stop early and for tuning; 0: none."""
+    test: Share = 0.2
+    """Share of the queries for the comparison."""
+    seed: Seed | None = None
+    """Of the drawing; the recipe's if left out."""
+
+
+@dataclass(frozen=True)
+class _Whole(_Section):
+    """A file that is still to be split."""
+
+    file: File
+    """The file, or a folder that `rankplug.prepare` has made."""
+    split: Split = field(default_factory=Split)
+    """How it is split by query: 20 % of the queries for validation, 20 % for the test if left
+    out."""
+
+
+@dataclass(frozen=True)
+class OneFile(_Columns, _Whole):
+    """``data``: one file, which is split by query; ``data: FILE`` is short for it."""
 
 
 @dataclass(frozen=True)
 class Entry(_Section):
-    """An item of ``solvers``: one competitor."""
+    """An item of ``solvers``: one competitor; a solver's name alone is short for it."""
 
     solver: SolverName
     """Registered name (``rankplug solvers`` lists them)."""
@@ -199,15 +262,35 @@ class Compare(_Section):
     """Train and test as without it, once with each of these seeds."""
 
 
-def _kind_of_data(given: Any) -> str:
-    embedded = isinstance(given, dict) and not given.keys().isdisjoint({"dataset", "params"})
-    return "embedded" if embedded else "files"
+def kind_of_data(given: Any) -> str:
+    """Which section plain values of ``data`` are meant for."""
+    known = set(given) if isinstance(given, dict) else set()
+    if known & {"dataset", "params"}:
+        return "embedded"
+    return "file" if "file" in known or ("split" in known and "train" not in known) else "files"
 
 
+def _long_data(given: Any) -> Any:
+    if isinstance(given, _Nothing):
+        return {}
+    return {SHORT["data"]: given} if isinstance(given, str) else given
+
+
+def _long_entry(given: Any) -> Any:
+    return {SHORT["solvers"]: given} if isinstance(given, str) else given
+
+
+SHORT = {"data": "file", "solvers": "solver"}
+"""Of a text that stands for a section, the key that it is the value of."""
 Data: TypeAlias = Annotated[
-    Annotated[Dataset, Tag("embedded")] | Annotated[Files, Tag("files")],
-    Discriminator(_kind_of_data),
-    BeforeValidator(lambda given: {} if isinstance(given, _Nothing) else given),
+    Annotated[Dataset, Tag("embedded")]
+    | Annotated[Files, Tag("files")]
+    | Annotated[OneFile, Tag("file")],
+    Discriminator(kind_of_data),
+    BeforeValidator(_long_data, json_schema_input_type=str | Dataset | Files | OneFile),
+]
+Competitor: TypeAlias = Annotated[
+    Entry, BeforeValidator(_long_entry, json_schema_input_type=str | Entry)
 ]
 
 
@@ -219,9 +302,10 @@ class Recipe(_Section):
     """Letters, digits, ``_``, ``-``, ``.`` and blanks; the file's name if left out."""
     data: Data
     """What to train and to test on."""
-    metrics: Annotated[tuple[Metric, ...], list_of("metric names")]
-    """Names of `rankplug.metrics`, the primary one first."""
-    solvers: Annotated[tuple[Entry, ...], list_of("solvers")]
+    metrics: Annotated[tuple[Metric, ...], list_of("metric names"), Field(default=())]
+    """Names of `rankplug.metrics`, the primary one first; if left out, ndcg@10, mrr and
+    pairwise_accuracy, and for label ranking kendall_tau and top1_error."""
+    solvers: Annotated[tuple[Competitor, ...], list_of("solvers")]
     """The competitors."""
     scale: ScaleName = "none"
     """Scaling of each feature, fitted on the training set; sparse features: "maxabs" only."""
@@ -253,7 +337,9 @@ def _plain(value: Any) -> Any:
     """Dataclasses, tuples and paths as what YAML has; fields without a value left out."""
     if is_dataclass(value):
         items = {item.name: getattr(value, item.name) for item in fields(value)}
-        return {key: _plain(part) for key, part in items.items() if part not in (None, {}, ())}
+        return {
+            key: _plain(part) for key, part in items.items() if part not in (None, {}, (), Split())
+        }
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
@@ -268,18 +354,21 @@ RECIPE = TypeAdapter(Recipe)
 
 Its errors of the types "wrong" and "not" have messages for people; that of the latter goes on with
 what the value is."""
-_SECTIONS: dict[str, tuple[type[Any], ...]] = {
-    "data": (Dataset, Files),
-    "solvers": (Entry,),
-    "tune": (Tune,),
-    "compare": (Compare,),
+_SECTIONS: dict[KeyPath, tuple[type[Any], ...]] = {
+    (): (Recipe,),
+    ("data",): (Dataset, OneFile, Files),
+    ("data", "split"): (Split,),
+    ("solvers",): (Entry,),
+    ("tune",): (Tune,),
+    ("compare",): (Compare,),
 }
 
 
 def keys(section: KeyPath) -> tuple[str, ...]:
-    """The keys of the section of that key path; those of ``data`` are of both kinds."""
-    classes = _SECTIONS[str(section[0])] if section else (Recipe,)
-    return tuple(item.name for cls in classes for item in fields(cls))
+    """The keys of the section of that key path; those of ``data`` are of all kinds."""
+    names = tuple(part for part in section if isinstance(part, str))
+    found = (item.name for cls in _SECTIONS[names] for item in fields(cls))
+    return tuple(dict.fromkeys(found))
 
 
 class _JsonSchema(GenerateJsonSchema):

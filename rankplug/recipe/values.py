@@ -30,6 +30,9 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 Mistake: TypeAlias = tuple[KeyPath, PydanticCustomError]
 """Where in a value something is wrong, and what."""
 
+CHOSEN, LISTED = "(chosen)", "(listed)"
+"""In the paths of errors, which form of ``features`` was given; no key of a recipe."""
+
 # Errors
 
 
@@ -105,6 +108,9 @@ Trials: TypeAlias = Annotated[int, Field(strict=True, ge=1), must_be("an integer
 Folds: TypeAlias = Annotated[int, Field(strict=True, ge=2), must_be("an integer >= 2")]
 Seconds: TypeAlias = Annotated[
     float, Field(strict=True, gt=0, allow_inf_nan=False), must_be("a number > 0")
+]
+Share: TypeAlias = Annotated[
+    float, Field(strict=True, ge=0, lt=1), must_be("a number from 0 to less than 1")
 ]
 Values: TypeAlias = Annotated[Mapping[str, Any], must_be("a mapping of parameters")]
 

@@ -12,7 +12,8 @@ from rankplug.report import SANITY_SOLVERS, Outcome, ParetoTrials, Report, write
 from rankplug.runner.observer import Observer, ProgressBars
 from rankplug.runner.output import claim_output, digests, make_folder, new_output, write_best
 from rankplug.runner.plan import Plan, make_plan
-from rankplug.runner.splits import Splits, load_splits
+from rankplug.runner.settling import settle_columns, settle_metrics
+from rankplug.runner.splits import Splits, describe_split, load_splits
 from rankplug.runner.turn import Search, Turn
 from rankplug.solver import Data, make_solver, solver_class
 from rankplug.system.interruption import ending_loop
@@ -71,13 +72,17 @@ def _run(
     search: Search | None,
 ) -> Report:
     """Load the data, tell the observers how the run goes, and let the solvers compete."""
+    recipe, lines = settle_columns(recipe)
     splits = load_splits(recipe)
+    recipe = settle_metrics(recipe, splits)
+    lines += describe_split(recipe, splits)
     plan = make_plan(recipe, splits)
     # Bars first, so that they are closed before the others begin to write.
     observers = combine(Observer, ProgressBars() if progress else (), observer)
     make_folder(folder)
     with ending_loop():
         try:
+            observers.data_loaded(lines)
             observers.run_started(recipe, splits)
             report = _compete(recipe, splits, plan, observers, folder, resume, search)
             observers.run_finished(report, folder)

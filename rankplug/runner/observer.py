@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,13 @@ from rankplug.tuning import TuneObserver, TuneProgress
 class Observer:
     """Receives the events of a run; every method may be overridden, none has to be.
 
-    A run ends with `run_finished` or, if anything but a solver goes wrong, `run_failed`. What is
-    repeated is named by its `part`: "fold 1", "seed 7", or "" where nothing is repeated.
+    First comes `data_loaded`, then `run_started`. A run ends with `run_finished` or, if anything
+    but a solver goes wrong, `run_failed`. What is repeated is named by its `part`: "fold 1",
+    "seed 7", or "" where nothing is repeated.
     """
+
+    def data_loaded(self, lines: Sequence[str]) -> None:
+        """The data are read; `lines` say what is used of them where the recipe left that open."""
 
     def run_started(self, recipe: Recipe, splits: Splits) -> None:
         """The data are loaded; `splits` has "train", maybe "valid", and "test"."""

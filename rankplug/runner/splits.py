@@ -16,7 +16,7 @@ from rankplug.exceptions import DataError
 from rankplug.io import read_data
 from rankplug.metrics import parse_metric
 from rankplug.models import ScaledParts, scale_parts
-from rankplug.recipe import Dataset, Files, Recipe, Scale
+from rankplug.recipe import Dataset, Files, OneFile, Recipe, Scale, Split
 from rankplug.solver import Data
 
 Splits: TypeAlias = Mapping[str, Data]
@@ -32,6 +32,8 @@ def load_splits(recipe: Recipe) -> dict[str, Data]:
         metric of the recipe has no meaning for the labels.
     """
     splits = _load(recipe.data)
+    if isinstance(recipe.data, OneFile):
+        splits = draw(splits["train"], recipe.data.split, _split_seed(recipe))
     _require_same_features(splits)
     for name in recipe.metrics:
         for split, data in splits.items():
@@ -47,7 +49,50 @@ def describe(data: Data) -> str:
     return f"{data.n_samples:,} instances, {data.n_labels:,} labels, {data.n_features:,} features"
 
 
-def _load(source: Dataset | Files) -> dict[str, Data]:
+def draw(data: Data, split: Split, seed: int) -> dict[str, Data]:
+    """Draw whole queries, or instances, for "train", "valid" and "test".
+
+    They keep the order that they have in the file.
+
+    Raises
+    ------
+    DataError
+        If there are too few.
+    """
+    n = data.n_examples
+    n_valid, n_test = (
+        max(1, round(n * share)) if share else 0 for share in (split.valid, split.test)
+    )
+    n_train = n - n_valid - n_test
+    if n_train < 1:
+        raise DataError(
+            f"{n} {data.unit} cannot be split into training, validation and test set: give more, "
+            "or name the sets with 'train' and 'test'"
+        )
+    order = np.random.default_rng(seed).permutation(n)
+    drawn = np.split(order, [n_train, n_train + n_valid])
+    parts = dict(zip(("train", "valid", "test"), drawn, strict=True))
+    return {name: data.take(np.sort(part)) for name, part in parts.items() if len(part)}
+
+
+def describe_split(recipe: Recipe, splits: Splits) -> tuple[str, ...]:
+    """A line on how one file was split; none of data that are split already."""
+    if not isinstance(recipe.data, OneFile):
+        return ()
+    seed = _split_seed(recipe)
+    uses = {"train": "to train on", "valid": "to validate", "test": "to test"}
+    sizes = [f"{data.n_examples:,} {uses[split]}" for split, data in splits.items()]
+    unit = splits["test"].unit
+    return (f"split:    {', '.join(sizes)}: whole {unit}, drawn with seed {seed}",)
+
+
+def _split_seed(recipe: Recipe) -> int:
+    assert isinstance(recipe.data, OneFile)
+    seed = recipe.data.split.seed
+    return recipe.seed if seed is None else seed
+
+
+def _load(source: Dataset | Files | OneFile) -> dict[str, Data]:
     if isinstance(source, Dataset):
         made = load(source.dataset, **source.params)
         return {"train": made.train, "valid": made.valid, "test": made.test}
@@ -62,8 +107,11 @@ def _load(source: Dataset | Files) -> dict[str, Data]:
 
     def read(path: Path, like: RankingData | None = None) -> RankingData:
         # A prepared folder knows its columns.
-        return read_data(path, like=like, **({} if path.is_dir() else columns))  # type: ignore[arg-type]
+        data = read_data(path, like=like, **({} if path.is_dir() else columns))  # type: ignore[arg-type]
+        return replace(data, id_columns=source.id)
 
+    if isinstance(source, OneFile):
+        return {"train": read(source.file)}
     train = read(source.train)
     splits: dict[str, Data] = {"train": train}
     if source.valid is not None:

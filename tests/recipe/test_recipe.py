@@ -12,7 +12,9 @@ from rankplug.recipe import (
     Dataset,
     Entry,
     Files,
+    OneFile,
     Recipe,
+    Split,
     Tune,
     json_schema,
     load_recipe,
@@ -171,6 +173,66 @@ solvers:
     assert recipe.solvers[0].held == {"max_iter": 50}
     (tmp_path / "copy.yaml").write_text(recipe.to_yaml())
     assert replace(load_recipe(tmp_path / "copy.yaml"), name=recipe.name) == recipe
+
+
+def test_short_forms_say_the_same(write, tmp_path, monkeypatch):
+    (tmp_path / "searches.csv").touch()
+    short = load_recipe(write("data: searches.csv\nsolvers: [tree-tron, constant]\n"))
+    assert short.data == OneFile(tmp_path / "searches.csv", Split(0.2, 0.2))
+    assert short.metrics == ()
+    assert short.solvers == (Entry("tree-tron"), Entry("constant"))
+    long = load_recipe(
+        write("data: {file: searches.csv}\nsolvers: [{solver: tree-tron}, {solver: constant}]\n")
+    )
+    assert long == short
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("copy.yaml").write_text(short.to_yaml())
+    assert load_recipe("copy.yaml") == replace(short, name="recipe")
+
+
+def test_everything_can_be_said_of_one_file(write, tmp_path):
+    (tmp_path / "a.csv").touch()
+    text = """
+data:
+  file: a.csv
+  split: {valid: 0, test: 0.5, seed: 3}
+  label: grade
+  qid: query
+  features: auto
+  drop: [clicks]
+  id: [doc_id]
+solvers: [tree-tron]
+"""
+    recipe = load_recipe(write(text))
+    assert recipe.data == OneFile(
+        tmp_path / "a.csv",
+        Split(0, 0.5, 3),
+        label="grade",
+        qid="query",
+        features="auto",
+        drop=("clicks",),
+        id=("doc_id",),
+    )
+    assert load_recipe(write(recipe.to_yaml())) == recipe
+    listed = load_recipe(write(text.replace("auto", "[b, auto]")))
+    assert listed.data.features == ("b", "auto")
+
+
+def test_keys_are_set_in_what_is_written_short(write, tmp_path):
+    (tmp_path / "a.csv").touch()
+    path = write("data: a.csv\nsolvers: [tree-tron, constant]\n")
+    recipe = load_recipe(
+        path, ["data.label=grade", "solvers.tree-tron.params.C=3", "solvers.1.name=none"]
+    )
+    assert recipe.data == OneFile(tmp_path / "a.csv", label="grade")
+    assert recipe.solvers == (Entry("tree-tron", params={"C": 3}), Entry("constant", "none"))
+    found = problems(path, "solvers.tree-tron.C=3", "data.labl=grade", "solvers.2=x")
+    assert [problem.split(": ")[0] for problem in found] == [
+        "--set solvers.2",
+        "--set data.labl",
+        "--set solvers.tree-tron.C",
+    ]
 
 
 def test_a_budget_is_all_that_tuning_needs(write):
@@ -348,9 +410,47 @@ def test_metric_names_become_canonical(write):
             "recipe.yaml:1: metrics.1: must be a line of text, not a mapping",
         ),
         # Data
+        ("data: 3\nmetrics: [map]\n" + SOLVERS, "recipe.yaml:1: data: must be a mapping with ke"),
+        ("data: wine\nmetrics: [map]\n" + SOLVERS, "recipe.yaml:1: data: no such file: "),
         (
-            "data: wine\nmetrics: [map]\n" + SOLVERS,
-            "recipe.yaml:1: data: must be a mapping with ke",
+            "data:\n  file: wine\nmetrics: [map]\n" + SOLVERS,
+            "recipe.yaml:2: data.file: no such file: ",
+        ),
+        (
+            "data:\n  dataset: wine\n  file: x\nmetrics: [map]\n" + SOLVERS,
+            "recipe.yaml:3: data.file: 'file' is for data from files, not for an embedded set",
+        ),
+        (
+            "data:\n  file: /\n  train: /\nmetrics: [map]\n" + SOLVERS,
+            "recipe.yaml:3: data.train: 'train' is for data that are split already: name either",
+        ),
+        (
+            "data: {train: /, test: /, split: {}}\nmetrics: [map]\n" + SOLVERS,
+            "recipe.yaml:1: data.split: 'split' is for one 'file': 'train' and 'test' are split al",
+        ),
+        (
+            "data:\n  file: /\n  split:\n    tset: 1\nmetrics: [map]\n" + SOLVERS,
+            "recipe.yaml:4: data.split.tset: unknown key 'tset'; did you mean 'test'?",
+        ),
+        (
+            "data:\n  file: /\n  split: {valid: 0, test: 1}\n" + SOLVERS,
+            "recipe.yaml:3: data.split.test: must be a number from 0 to less than 1, not the num",
+        ),
+        (
+            "data:\n  file: /\n  split: {valid: 0.8}\n" + SOLVERS,
+            "recipe.yaml:3: data.split: valid and test leave nothing for training",
+        ),
+        (
+            "data:\n  file: /\n  split: {test: 0}\n" + SOLVERS,
+            "recipe.yaml:3: data.split.test: nothing is left for the test",
+        ),
+        (
+            "data:\n  file: /\n  features: [a, 1]\n" + SOLVERS,
+            "recipe.yaml:3: data.features.1: must be a line of text, not the number 1: put it in",
+        ),
+        (
+            "data:\n  file: /\n  id: doc\n" + SOLVERS,
+            "recipe.yaml:3: data.id: must be a list of column names, not the text 'doc'",
         ),
         (
             "data:\n  dataset: vine\nmetrics: [map]\n" + SOLVERS,
@@ -386,8 +486,16 @@ def test_metric_names_become_canonical(write):
             "recipe.yaml:3: solvers: must be a list of solvers, not a mapping",
         ),
         (
-            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n  - tree-tron\n",
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n  - 3\n",
             "recipe.yaml:4: solvers.0: must be a mapping with keys of solver, name, params, spac",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n  - tree-torn\n",
+            "recipe.yaml:4: solvers.0: unknown solver 'tree-torn'; did you mean 'tree-tron'",
+        ),
+        (
+            "data: {dataset: wine}\nmetrics: [map]\nsolvers: [tree-tron, tree-tron]\n",
+            "recipe.yaml:3: solvers.1: the name 'tree-tron' occurs 2 times: give each entry its ",
         ),
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n  - name: x\n",
@@ -752,7 +860,8 @@ def sections():
 def test_the_json_schema_describes_every_key_of_every_section():
     from dataclasses import fields
 
-    assert set(sections()) == {"Recipe", "Dataset", "Files", "Entry", "Tune", "Compare"}
+    names = {"Recipe", "Dataset", "OneFile", "Files", "Split", "Entry", "Tune", "Compare"}
+    assert set(sections()) == names
     for name, section in sections().items():
         cls = getattr(recipe_module, name)
         assert list(section["properties"]) == [field.name for field in fields(cls)]
@@ -764,7 +873,10 @@ def test_the_json_schema_describes_every_key_of_every_section():
 
 def test_the_json_schema_has_types_choices_defaults_and_what_is_required():
     recipe, tune = sections()["Recipe"], sections()["Tune"]["properties"]
-    assert recipe["required"] == ["data", "metrics", "solvers"]
+    assert recipe["required"] == ["data", "solvers"]
+    short = [{"type": "string"}, {"$ref": "#/$defs/Entry"}]
+    assert recipe["properties"]["solvers"]["items"]["anyOf"] == short
+    assert recipe["properties"]["data"]["anyOf"][0] == {"type": "string"}
     assert recipe["properties"]["scale"]["enum"] == ["none", "standard", "minmax", "maxabs"]
     assert recipe["properties"]["sanity"]["default"] is True
     assert tune["pruner"]["enum"] == ["wilcoxon", "median", "none"]

@@ -1,0 +1,324 @@
+"""Columns of a table: what each holds, and which of them can be features."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from rankplug.exceptions import DataError, nearest
+
+Kind: TypeAlias = Literal["numbers", "booleans", "text", "times", "lists", "other", "nothing"]
+
+_ID = re.compile(
+    r"(?i:(.*[_\W])?(ids?|uuid|guid|key|pk|sku|asin|ean|isbn|url|uri))|.*[a-z](Id|ID|Url|URL|Key)"
+)
+_NO_ID = re.compile(r"\s|^\d{1,4}[-/.]\d\d?[-/.]\d{1,4}|^[-+]?\d*[.,]\d+$")
+"""Texts that are words, dates or decimals, though all differ."""
+_UNNAMED = re.compile(r"|Unnamed: 0|__index_level_\d+__")
+_LABEL = re.compile(
+    r"(.*[_\W])?(label|relevance|rel|grades?|target|gain|judge?ment|rating|score|y|clicks?|"
+    r"clicked|bool)",
+    re.IGNORECASE,
+)
+_QUERY = re.compile(
+    r"(.*[_\W])?(q|query|queries|search|srch|session|impression|request|topic|group|user|list)"
+    r"([_\W]?(ids?|key|text|string))?",
+    re.IGNORECASE,
+)
+_MOST_GRADES = 32  # of whole labels that are likely: gains of 2^31 are the largest
+_SHOWN = 3  # columns that are proposed for a role
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, and what it holds.
+
+    Attributes
+    ----------
+    name : str
+    kind : Kind
+        "nothing" if all values are missing.
+    n_rows, n_missing, n_distinct : int
+        `n_distinct` counts values that are not missing; 0 if they are lists or the like.
+    low, high : any
+        The least and the greatest of numbers and times; None of others.
+    whole : bool
+        Whether it holds whole numbers.
+    together : bool
+        Whether the rows of a value stand together.
+    example : str
+        The first value of a text.
+    """
+
+    name: str
+    kind: Kind
+    n_rows: int
+    n_missing: int = 0
+    n_distinct: int = 0
+    low: Any = None
+    high: Any = None
+    whole: bool = False
+    together: bool = False
+    example: str = ""
+
+    @classmethod
+    def of(cls, name: str, values: Any) -> Column:
+        """Describe an Arrow column."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        values = values.combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        kind, n_rows = _kind(values.type), len(values)
+        if kind == "numbers":
+            numbers = values.cast(pa.float64(), safe=False)
+            values = compute.if_else(compute.is_nan(numbers), None, numbers)
+        there = values.drop_null()
+        n_missing = n_rows - len(there)
+        if not len(there):
+            return cls(name, "nothing", n_rows, n_missing)
+        if kind in ("lists", "other"):
+            return cls(name, kind, n_rows, n_missing)
+        n_distinct = compute.count_distinct(there).as_py()
+        n_changes = compute.sum(compute.not_equal(there[1:], there[:-1])).as_py() or 0
+        low = high = None
+        if kind in ("numbers", "times"):
+            low, high = compute.min_max(there).as_py().values()
+        return cls(
+            name,
+            kind,
+            n_rows,
+            n_missing,
+            n_distinct,
+            low,
+            high,
+            whole=kind == "numbers"
+            and compute.all(compute.equal(there, compute.floor(there))).as_py(),
+            together=n_changes + 1 == n_distinct,
+            example=there[0].as_py() if kind == "text" else "",
+        )
+
+    @property
+    def is_id(self) -> bool:
+        """Whether it looks like ids, by its name or as texts without blanks that all differ."""
+        if not (self.whole or self.kind == "text"):
+            return False
+        unique = self.n_distinct == self.n_rows > 1 and self.kind == "text"
+        return bool(_ID.fullmatch(self.name)) or (unique and not _NO_ID.search(self.example))
+
+    @property
+    def share_missing(self) -> str:
+        """How many values are missing, in words."""
+        return f"{100 * self.n_missing / self.n_rows:.2g} % missing"
+
+    def __str__(self) -> str:
+        """What it holds, in a few words."""
+        if self.kind == "numbers":
+            what = "whole numbers" if self.whole else "numbers"
+            said = f"{what} from {_short(self.low)} to {_short(self.high)}"
+        elif self.kind == "times":
+            said = f"times from {self.low!s:.10} to {self.high!s:.10}"
+        elif self.kind == "booleans":
+            said = "true or false, as 1 and 0"
+        elif self.kind == "text":
+            example = self.example if len(self.example) <= 30 else self.example[:27] + "..."
+            said = f"text such as {example!r}, {self.n_distinct:,} different"
+        else:
+            said = {"nothing": "no values", "other": "neither numbers nor text"}.get(
+                self.kind, self.kind
+            )
+        shown = self.n_missing and self.kind != "nothing"
+        return f"{said}, {self.share_missing}" if shown else said
+
+    def why_no_feature(self) -> str | None:
+        """Why it cannot be a feature, in a few words; None if it can."""
+        if _UNNAMED.fullmatch(self.name):
+            return "the index of the rows"
+        if self.kind in ("text", "times", "lists", "other", "nothing"):
+            return {"nothing": "no values", "other": "neither numbers nor text"}.get(
+                self.kind, "ids" if self.is_id else self.kind
+            )
+        if self.n_distinct == 1 and not self.n_missing:
+            return f"always {_short(self.low)}" if self.kind == "numbers" else "always the same"
+        if self.is_id:
+            return "ids"
+        counts = self.n_distinct == self.n_rows > 2 and self.high - self.low == self.n_rows - 1
+        return "the numbers of the rows" if self.whole and counts and self.low in (0, 1) else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The roles of a table's columns.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        All of them.
+    label, qid : str
+    features, ids : tuple of str
+    left_out : dict of str
+        Why columns without a role are no features.
+    """
+
+    columns: tuple[Column, ...]
+    label: str
+    qid: str
+    features: tuple[str, ...]
+    ids: tuple[str, ...]
+    left_out: dict[str, str]
+
+
+def choose_columns(
+    table: Any,
+    *,
+    label: str | None = None,
+    qid: str | None = None,
+    weight: str | None = None,
+    drop: Iterable[str] = (),
+    ids: Iterable[str] = (),
+) -> Choice:
+    """Which columns are features, and why others are not.
+
+    Features are numbers and truth values, also with holes. Left out are text, times, lists,
+    columns without values or with one value only, ids (by their name, as ``doc_id``, or texts
+    without blanks that all differ), numbers of the rows or of the queries, and copies of the label.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    label, qid : str, optional
+        The columns "label" and "qid" if omitted.
+    weight : str, optional
+        Column of the query weight.
+    drop : iterable of str
+        No features.
+    ids : iterable of str
+        Columns that name the rows; those that look like ids if there is none.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, none is left for the features, or label or query are not
+        named: then it says which columns they may be.
+    """
+    columns = tuple(map(Column.of, table.column_names, table.columns))
+    names = table.column_names
+    label = "label" if label is None and "label" in names else label
+    qid = "qid" if qid is None and "qid" in names else qid
+    if label is None or qid is None:
+        raise DataError(_propose(columns, label, qid))
+    drop, ids = tuple(drop), tuple(ids)
+    roles = [label, qid, *([] if weight is None else [weight]), *drop, *ids]
+    for name in roles:
+        if name not in names:
+            raise DataError(f"no column {name!r}{nearest(name, names)}")
+    counts, by_name = Counter(names), {column.name: column for column in columns}
+    reasons: dict[str, str | None] = {}
+    for column in columns:
+        if column.name not in roles:
+            twice = counts[column.name] > 1
+            reasons[column.name] = (
+                "there is more than one"
+                if twice
+                else column.why_no_feature() or _copied(table, column, by_name[label], by_name[qid])
+            )
+    features = tuple(name for name, reason in reasons.items() if reason is None)
+    left_out = {name: reason for name, reason in reasons.items() if reason is not None}
+    if not features:
+        why = "".join(f"\n  {name}: {reason}" for name, reason in left_out.items())
+        raise DataError(f"no column can be a feature; name the features if they can{why}")
+    found = tuple(name for name, reason in left_out.items() if reason == "ids")
+    return Choice(columns, label, qid, features, ids or found, left_out)
+
+
+def _kind(kind: Any) -> Kind:
+    from pyarrow import types
+
+    if types.is_boolean(kind):
+        return "booleans"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numbers"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_temporal(kind):
+        return "times"
+    if types.is_null(kind):
+        return "nothing"
+    return "lists" if types.is_nested(kind) else "other"
+
+
+def _short(number: float) -> str:
+    return f"{number:.12g}" if number == int(number) else f"{number:.4g}"
+
+
+def _copied(table: Any, column: Column, label: Column, qid: Column) -> str | None:
+    """What the column says again: the label, or the query."""
+    if (column.low, column.high, column.n_distinct) == (label.low, label.high, label.n_distinct):
+        values = (table.column(one.name).to_numpy() for one in (column, label))
+        if column.kind == label.kind and bool((next(values) == next(values)).all()):
+            return f"a copy of {label.name}"
+    if column.whole and column.n_distinct == qid.n_distinct > 1:
+        pairs = table.select([column.name, qid.name]).group_by([column.name, qid.name])
+        if pairs.aggregate([]).num_rows == qid.n_distinct:
+            return "the numbers of the queries"
+    return None
+
+
+def _propose(columns: Sequence[Column], label: str | None, qid: str | None) -> str:
+    """The question which columns hold label and queries, with those that are likely."""
+    asked, lines = [], []
+    if label is None:
+        asked.append(("--label", "the relevance of each row", list(_likely_labels(columns, qid))))
+    if qid is None:
+        asked.append(("--qid", "its query", list(_likely_queries(columns, label))))
+    best = [f"{option} {found[0][0]}" for option, _, found in asked if found]
+    for option, _, found in asked:
+        width = max((len(name) for name, _ in found[:_SHOWN]), default=0)
+        lines += [f"\n  {option} {name:{width}}  {what}" for name, what in found[:_SHOWN]]
+    question = " and ".join(what for _, what, _ in asked)
+    if not best:
+        names = ", ".join(column.name for column in columns)
+        options = " and ".join(option for option, _, _ in asked)
+        return f"which column holds {question}? Name it with {options}; columns: {names}"
+    keys = " and ".join(f"'{option.removeprefix('--')}'" for option, _, _ in asked)
+    return (
+        f"which column holds {question}? Likely {' '.join(best)} (in a recipe {keys} under "
+        f"'data'):{''.join(lines)}"
+    )
+
+
+def _likely_labels(columns: Sequence[Column], qid: str | None) -> Iterator[tuple[str, str]]:
+    def unlikely(column: Column) -> tuple[bool, bool, int]:
+        grades = column.kind == "booleans" or (
+            column.whole and column.low >= 0 and column.n_distinct <= _MOST_GRADES
+        )
+        return not _LABEL.fullmatch(column.name), not grades, column.n_distinct
+
+    possible = [
+        column
+        for column in columns
+        if column.kind in ("numbers", "booleans") and column.n_distinct > 1
+        if not column.n_missing and not column.is_id and column.name != qid
+    ]
+    # Names first, and of those the ones that only a label has before clicks and the like.
+    return ((column.name, str(column)) for column in sorted(possible, key=unlikely))
+
+
+def _likely_queries(columns: Sequence[Column], label: str | None) -> Iterator[tuple[str, str]]:
+    def unlikely(column: Column) -> tuple[bool, bool, int]:
+        return not _QUERY.fullmatch(column.name), not column.together, -column.n_distinct
+
+    possible = [
+        column
+        for column in columns
+        if (column.whole or column.kind == "text") and not column.n_missing
+        if 1 < column.n_distinct <= column.n_rows / 2 and column.name != label
+    ]
+    for column in sorted(possible, key=unlikely):
+        rows = column.n_rows / column.n_distinct
+        together = ", whose rows stand together" if column.together else ""
+        yield column.name, f"{column.n_distinct:,} values of {rows:.3g} rows each{together}"

@@ -1,0 +1,120 @@
+"""What a recipe leaves open, settled by its data: roles of columns, and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rankplug.exceptions import DataError, nearest
+from rankplug.io import read_table
+from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
+from rankplug.io.files import InputFile
+from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, parse_metric
+from rankplug.recipe import Choice, Dataset, Files, OneFile, Recipe, choose_columns
+from rankplug.solver import Data
+
+_REAL_METRICS = ("ndcg@10[gain=linear]", "pairwise_accuracy")
+"""Of labels too large for the usual gain; the last one takes any."""
+_MOST_NAMES = 12  # of features in a line
+
+
+def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+    """The recipe with all roles of columns named, and lines for the user about them.
+
+    Files without columns, and recipes that name their features, stay as they are.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, a column is missing, none can be a feature, or it is not said
+        which of one file hold relevance and queries.
+    """
+    data = recipe.data
+    if isinstance(data, Dataset):
+        return recipe, ()
+    path = data.file if isinstance(data, OneFile) else data.train
+    file = InputFile(path)
+    format_ = "prepared" if path.is_dir() else data.format or file.find_format()
+    if format_ in ("prepared", "svmlight"):
+        return recipe, ()
+    try:
+        if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
+            choice = choose_columns(
+                read_table(path, format_),
+                label=data.label,
+                qid=data.qid,
+                weight=data.weight,
+                drop=data.drop,
+                ids=data.id,
+            )
+            settled = replace(
+                data,
+                label=choice.label,
+                qid=choice.qid,
+                features=choice.features,
+                drop=(),
+                id=choice.ids,
+            )
+            return replace(recipe, data=settled), tuple(_told(path, choice))
+        if not (data.drop or data.id):
+            return recipe, ()
+        with open_table(file, format_) as table:
+            names = table.column_names()
+        return replace(recipe, data=_without_dropped(data, names)), ()
+    except DataError as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise DataError(f"{path}: {error}") from None
+
+
+def settle_metrics(recipe: Recipe, splits: Mapping[str, Data]) -> Recipe:
+    """The recipe with metrics: if it names none, those of its task that its labels allow."""
+    if recipe.metrics:
+        return recipe
+    data = next(iter(splits.values()))
+    if data.task == "label-ranking":
+        return replace(recipe, metrics=DEFAULT_LABEL_METRICS)
+    relevance = np.concatenate([part.relevance for part in splits.values()])
+
+    def fitting(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if parse_metric(name).suits(relevance))
+
+    chosen = fitting(DEFAULT_METRICS)
+    usual = chosen if DEFAULT_METRICS[0] in chosen else fitting(_REAL_METRICS)
+    return replace(recipe, metrics=usual)
+
+
+def _without_dropped(data: Files | OneFile, names: list[str]) -> Files | OneFile:
+    """The files with the features named that are left without `drop` and `id`."""
+    for name in (*data.drop, *data.id):
+        if name not in names:
+            raise DataError(f"no column {name!r}{nearest(name, names)}")
+    roles = {data.label or DEFAULT_LABEL, data.qid or DEFAULT_QID, data.weight}
+    gone = roles | {*data.drop, *data.id}
+    features = data.features or tuple(name for name in names if name not in gone)
+    both = [name for name in features if name in gone]
+    if both:
+        raise DataError(f"columns {', '.join(both)} are features and also something else")
+    return replace(data, features=features, drop=())
+
+
+def _told(path: Path, choice: Choice) -> Iterator[str]:
+    by_name = {column.name: column for column in choice.columns}
+    queries, label = by_name[choice.qid], by_name[choice.label]
+    yield (
+        f"data:     {path.name}, {label.n_rows:,} rows, {queries.n_distinct:,} queries "
+        f"({choice.qid}), relevance {choice.label}: {label}"
+    )
+    shown = choice.features
+    if len(shown) > _MOST_NAMES:
+        shown = (*shown[: _MOST_NAMES - 1], f"... ({len(shown):,} in all)")
+    yield f"features: {', '.join(shown)}"
+    for name in choice.features:
+        if by_name[name].n_missing:
+            yield f"holes:    {name}, {by_name[name].share_missing}"
+    for name, reason in choice.left_out.items():
+        beside = ", they stand beside predictions" if name in choice.ids else ""
+        yield f"left out: {name or '(no name)'}, {reason}{beside}"

@@ -1,0 +1,180 @@
+"""What columns hold, which of them are features, and which may be label and query."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from rankplug.exceptions import DataError
+from rankplug.io import read_table
+from rankplug.recipe import choose_columns
+
+
+def searches(n_queries=20, size=6):
+    """A table as people have it: one row for each document that a query found."""
+    rng = np.random.default_rng(0)
+    n = n_queries * size
+    return pd.DataFrame(
+        {
+            "query_id": np.repeat(np.arange(100, 100 + n_queries), size),
+            "doc_id": [f"d{number}" for number in rng.permutation(n)],
+            "title": [f"red shoes {number % 7}" for number in range(n)],
+            "clicks": rng.poisson(3, n),
+            "price": rng.lognormal(2, 1, n).round(2),
+            "published": pd.date_range("2024-01-01", periods=n).strftime("%Y-%m-%d"),
+            "in_stock": rng.random(n) < 0.7,
+            "rating": np.where(rng.random(n) < 0.2, np.nan, rng.uniform(1, 5, n).round(1)),
+            "country": "SE",
+            "version": 3,
+            "empty": np.nan,
+            "row": np.arange(n),
+            "query_number": np.repeat(np.arange(n_queries), size),
+            "copy": np.arange(n) % 5,
+            "grade": np.arange(n) % 5,
+        }
+    )
+
+
+EXPECTED = {
+    "doc_id": "ids",
+    "title": "text",
+    "published": "times",
+    "country": "text",
+    "version": "always 3",
+    "empty": "no values",
+    "row": "the numbers of the rows",
+    "query_number": "the numbers of the queries",
+    "copy": "a copy of grade",
+}
+
+
+@pytest.fixture(params=["csv", "csv.gz", "parquet", "arrow", "pandas", "polars"])
+def table(request, tmp_path):
+    frame, path = searches(), tmp_path / f"a.{request.param}"
+    if request.param.startswith("csv"):
+        frame.to_csv(path, index=False)
+    elif request.param == "parquet":
+        frame.to_parquet(path, index=False)
+    elif request.param == "arrow":
+        frame.to_feather(path)
+    elif request.param == "pandas":
+        return pa.Table.from_pandas(frame.assign(title=frame["title"].astype("category")))
+    else:
+        dates = [dt.datetime(2024, 1, 1 + day % 28) for day in range(len(frame))]
+        return pl.from_pandas(frame).with_columns(pl.Series("published", dates)).to_arrow()
+    return read_table(path)
+
+
+def test_numbers_and_truth_values_are_features_and_others_are_left_out_with_a_reason(table):
+    choice = choose_columns(table, label="grade", qid="query_id")
+    assert choice.features == ("clicks", "price", "in_stock", "rating")
+    expected = EXPECTED | {"published": choice.left_out["published"]}
+    assert choice.left_out == expected
+    assert choice.left_out["published"] in ("times", "text")
+    assert choice.ids == ("doc_id",)
+    held = {column.name: str(column) for column in choice.columns}
+    assert held["grade"] == "whole numbers from 0 to 4"
+    assert held["in_stock"] == "true or false, as 1 and 0"
+    assert held["rating"] == "numbers from 1.1 to 4.9, 15 % missing"
+    assert held["title"] == "text such as 'red shoes 0', 7 different"
+    assert held["empty"] == "no values"
+
+
+def test_a_csv_file_has_the_types_of_its_values(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "day,when,flag,number,text,hole\n"
+        "2024-01-01,2024-01-01 10:00:00,True,1,a,\n"
+        ",2024-01-02 11:30:00,,NA,,\n"
+        "2024-02-29,2024-01-03 00:00:00,false, 1e3 ,b,\n"
+    )
+    kinds = {field.name: str(field.type) for field in read_table(tmp_path / "a.csv").schema}
+    assert kinds == {
+        "day": "timestamp[us]",
+        "when": "timestamp[us]",
+        "flag": "bool",
+        "number": "double",
+        "text": "string",
+        "hole": "null",
+    }
+    for text, message in [("a,b\n1\n", "line 2: 1 values"), ("a,b\n", "no rows")]:
+        (tmp_path / "b.csv").write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_table(tmp_path / "b.csv")
+    (tmp_path / "c.txt").write_text("1 qid:1 1:1\n")
+    with pytest.raises(DataError, match="svmlight text has no columns"):
+        read_table(tmp_path / "c.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_id"),
+    [
+        ("doc_id", [7, 7, 8, 9], True),
+        ("docId", [7, 7, 8, 9], True),
+        ("ID", [7, 7, 8, 9], True),
+        ("url", ["a b", "c", "c", "d"], True),
+        ("document", ["d1", "d2", "d3", "d4"], True),
+        ("document", ["d 1", "d 2", "d 3", "d 4"], False),
+        ("bid", [7, 7, 8, 9], False),
+        ("paid", [7, 7, 8, 9], False),
+        ("key_figure", [7, 7, 8, 9], False),
+        ("score_id", [0.5, 0.5, 1.5, 2], False),
+    ],
+)
+def test_ids_are_known_by_their_names_and_by_texts_that_differ(name, values, is_id):
+    rows = {name: values, "x": [1, 3, 2, 5], "label": [0, 1, 0, 1], "qid": [1, 1, 2, 2]}
+    assert choose_columns(pa.table(rows)).ids == ((name,) if is_id else ())
+
+
+def test_what_is_asked_for_counts():
+    table = pa.Table.from_pandas(searches())
+    choice = choose_columns(
+        table, label="grade", qid="query_id", weight="version", drop=["clicks"], ids=["title"]
+    )
+    assert choice.features == ("price", "in_stock", "rating")
+    assert choice.ids == ("title",)
+    assert not {"version", "clicks", "title"} & set(choice.left_out)
+
+
+def test_lists_and_columns_that_are_there_twice_are_left_out():
+    arrays = [[0, 1], [1, 1], [[1], [2]], [1.0, 2.0], [3.0, 4.0], [5, 6], [b"a", b"b"]]
+    names = ["label", "qid", "tags", "x", "x", "y", "raw"]
+    choice = choose_columns(pa.table([pa.array(one) for one in arrays], names=names))
+    assert choice.features == ("y",)
+    assert choice.left_out == {
+        "tags": "lists",
+        "x": "there is more than one",
+        "raw": "neither numbers nor text",
+    }
+
+
+def test_without_label_and_query_those_that_are_likely_are_listed():
+    table = pa.Table.from_pandas(searches())
+    with pytest.raises(DataError) as caught:
+        choose_columns(table)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == (
+        "which column holds the relevance of each row and its query? Likely --label grade "
+        "--qid query_id (in a recipe 'label' and 'qid' under 'data'):"
+    )
+    assert lines[1].split(maxsplit=2) == ["--label", "grade", "whole numbers from 0 to 4"]
+    assert any(line.split()[:2] == ["--qid", "query_id"] for line in lines)
+    with pytest.raises(DataError, match="which column holds its query\\? Likely --qid query_id"):
+        choose_columns(table, label="grade")
+    with pytest.raises(DataError, match="Likely --label grade \\(in a recipe 'label' under"):
+        choose_columns(table, qid="query_id")
+    with pytest.raises(DataError, match="Name it with --label and --qid; columns: a"):
+        choose_columns(pa.table({"a": ["x", "y"]}))
+
+
+def test_mistakes_are_named():
+    table = pa.Table.from_pandas(searches())
+    with pytest.raises(DataError, match="no column 'grad'; did you mean 'grade'"):
+        choose_columns(table, label="grad", qid="query_id")
+    with pytest.raises(DataError, match="no column 'doc'; did you mean 'doc_id'"):
+        choose_columns(table, label="grade", qid="query_id", ids=["doc"])
+    nothing = table.select(["grade", "query_id", "title", "version"])
+    with pytest.raises(DataError, match="no column can be a feature.*\n  title: text\n  version"):
+        choose_columns(nothing, label="grade", qid="query_id")
