@@ -176,5 +176,5 @@ def test_mistakes_are_named():
     with pytest.raises(DataError, match="no column 'doc'; did you mean 'doc_id'"):
         choose_columns(table, label="grade", qid="query_id", ids=["doc"])
     nothing = table.select(["grade", "query_id", "title", "version"])
-    with pytest.raises(DataError, match="no column can be a feature.*\n  title: text\n  version"):
+    with pytest.raises(DataError, match=r"no column can be a feature.*\n  title: text\n  version"):
         choose_columns(nothing, label="grade", qid="query_id")
