@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
-import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankplug.cli.shared import FAILED, INTERRUPTED, command_parser
+from rankplug.cli.running import exit_status, load, run_recipe
+from rankplug.cli.shared import command_parser
 
 if TYPE_CHECKING:
-    from rankplug.mlflow.provenance import Repetition
-    from rankplug.mlflow.tracking import MlflowObserver
     from rankplug.recipe import Recipe
-    from rankplug.report import Report
-    from rankplug.runner import Observer
     from rankplug.tuning import TuneResult
 
 _PATIENCE = 30.0  # seconds in which a Dask scheduler must have answered
@@ -37,6 +30,7 @@ recipes that come with rankplug:
 schema of a recipe: python -m pydoc rankplug.recipe
 
 examples:
+  rankplug run searches.csv --label grade --qid query_id
   rankplug run quickstart
   rankplug run letor --set data.train=train.txt --set data.valid=vali.txt --set data.test=test.txt
   rankplug run my.yaml --set solvers.tree-tron.params.C=0.1 --set "metrics=[ndcg@5, map]"
@@ -57,7 +51,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.recipe is None:
         print(f"recipes that come with rankplug:\n{_list_recipes()}\n\nrankplug run NAME runs one.")
         return 0
-    return _exit_status(_run_recipe(_load(args), args)[0])
+    return exit_status(run_recipe(load(args), args)[0])
 
 
 _TRAIN_HELP = """\
@@ -84,9 +78,9 @@ def add_train(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    recipe = _load(args)
+    recipe = load(args)
     recipe = _select_solvers(recipe, [args.solver or recipe.solvers[0].name])
-    report, output, observer = _run_recipe(recipe, args, "train")
+    report, output, observer = run_recipe(recipe, args, "train")
     (outcome,) = report.outcomes
     if outcome.result is not None:
         from rankplug.mlflow import save_model
@@ -97,7 +91,7 @@ def _train(args: argparse.Namespace) -> int:
         if args.register is not None:
             version = observer.register(outcome.name, args.register)
             print(f"        models:/{args.register}@champion, version {version}")
-    return _exit_status(report)
+    return exit_status(report)
 
 
 _TRIALS = 30  # about ten for each of the two or three parameters that solvers have
@@ -140,8 +134,9 @@ def add_tune(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    recipe = _select_solvers(_load(args, _tune_settings(args)), args.solver)
-    report, output, observer = _run_recipe(recipe, args, "tune")
+    recipe = _select_solvers(load(args, _tune_settings(args)), args.solver)
+    with tune_on(args.dask) as search:
+        report, output, observer = run_recipe(recipe, args, "tune", search)
     from rankplug.runner import BEST, best_tuned
 
     print(f"best:   rankplug run {shlex.quote(str(output / BEST))}")
@@ -149,7 +144,7 @@ def _tune(args: argparse.Namespace) -> int:
     if args.register is not None and winner is not None:
         version = observer.register(winner, args.register)
         print(f"model:  models:/{args.register}@champion, version {version}: {winner}")
-    return _exit_status(report)
+    return exit_status(report)
 
 
 def _tune_settings(args: argparse.Namespace) -> list[str]:
@@ -160,7 +155,7 @@ def _tune_settings(args: argparse.Namespace) -> list[str]:
         "storage": json.dumps(args.storage) if args.storage else None,
     }
     settings = [f"tune.{key}={value}" for key, value in options.items() if value is not None]
-    if args.n_trials is None and args.timeout is None and _load(args).tune is None:
+    if args.n_trials is None and args.timeout is None and load(args).tune is None:
         settings.append(f"tune.n_trials={_TRIALS}")
     return settings
 
@@ -215,7 +210,7 @@ def _compare(args: argparse.Namespace) -> int:
     from rankplug.exceptions import RecipeError
 
     settings = [] if args.baseline is None else [f"baseline={json.dumps(args.baseline)}"]
-    recipe = _load(args, settings)
+    recipe = load(args, settings)
     if recipe.baseline is None:
         raise RecipeError("no baseline to compare with: --baseline NAME, or the key 'baseline'")
     if args.seeds is not None:
@@ -223,7 +218,7 @@ def _compare(args: argparse.Namespace) -> int:
         settings.append(f"compare={{seeds: {seeds}}}")
     elif args.folds is not None or recipe.compare is None:
         settings.append(f"compare={{folds: {args.folds or _FOLDS}}}")
-    return _exit_status(_run_recipe(_load(args, settings), args, "compare")[0])
+    return exit_status(run_recipe(load(args, settings), args, "compare")[0])
 
 
 def _add_command(
@@ -237,11 +232,15 @@ def _add_command(
 ) -> argparse.ArgumentParser:
     """Add a command with the arguments that all these commands have."""
     parser = command_parser(commands, common, name, text, epilog + _EXIT_STATUS)
-    recipe = "a YAML file, or the name of a recipe that comes along"
+    recipe = "a YAML file, the name of a recipe that comes along, or a file of data, from which a "
+    recipe += "recipe is made"
     if recipe_required:
         parser.add_argument("recipe", help=recipe)
     else:
-        parser.add_argument("recipe", nargs="?", help=f"{recipe}; without it, these are listed")
+        parser.add_argument("recipe", nargs="?", help=f"{recipe}; without it, recipes are listed")
+    parser.add_argument("--label", metavar="COLUMN", help="column of the relevance in the data")
+    parser.add_argument("--qid", metavar="COLUMN", help="column of the query ids")
+    parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
     parser.add_argument(
         "--set",
         action="append",
@@ -264,7 +263,7 @@ def _add_command(
         help="go on with the tuning studies in DIR, by default the latest such folder",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
-    parser.set_defaults(repetition=None, dask=None)
+    parser.set_defaults(repetition=None, start=None)
     return parser
 
 
@@ -281,94 +280,6 @@ def _list_recipes() -> str:
     recipes = packaged_recipes()
     width = max(map(len, recipes))
     return "\n".join(f"  {name:{width}}  {summary(file)}" for name, file in recipes.items())
-
-
-def _load(args: argparse.Namespace, more: Iterable[str] = ()) -> Recipe:
-    """The recipe of the command line, with what `more` sets beside ``--set``."""
-    # OpenMP's waiting threads otherwise take the processors from those that work: on a busy
-    # machine XGBoost is several times slower. It is read when the library is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if args.recipe.startswith("runs:/"):
-        return _repetition(args).recipe([*args.set, *more])
-    from rankplug.recipe.loader import load_recipe
-
-    return load_recipe(args.recipe, [*args.set, *more])
-
-
-def _repetition(args: argparse.Namespace) -> Repetition:
-    """The run that is to be repeated; the new one goes to the same store."""
-    from rankplug.mlflow.provenance import Repetition
-    from rankplug.mlflow.store import resolve_tracking_uri
-
-    if args.repetition is None:
-        args.tracking_uri = resolve_tracking_uri(Path("rankplug-output"), args.tracking_uri)
-        args.repetition = Repetition.of(args.recipe, args.tracking_uri)
-    return args.repetition  # type: ignore[no-any-return]
-
-
-def _run_recipe(
-    recipe: Recipe, args: argparse.Namespace, kind: str = ""
-) -> tuple[Report, Path, MlflowObserver]:
-    """Run the recipe, tracked, and print the table; also returns the folder of the files.
-
-    `kind` is a part of the name of the default folder.
-    """
-    from rankplug.report import to_text
-    from rankplug.runner import latest_output, new_output, run
-
-    folder: AbstractContextManager[Path]
-    if args.output:
-        folder = nullcontext(Path(args.output))
-    elif args.resume:
-        folder = nullcontext(latest_output(recipe, kind))
-    else:
-        folder = new_output(recipe, kind)
-    # After the recipe, so that its mistakes show before MLflow has loaded.
-    from rankplug.mlflow.store import resolve_tracking_uri
-    from rankplug.mlflow.tracking import MlflowObserver
-
-    with folder as output, tune_on(args.dask) as search, warnings.catch_warnings():
-        # Runs in default folders share a database: MLflow shows them side by side.
-        home = output if args.output else output.parent
-        observer = MlflowObserver(output, resolve_tracking_uri(home, args.tracking_uri))
-        observers: list[Observer] = [observer]
-        if args.repetition is not None:
-            observer.tags |= args.repetition.tag
-            observers.append(args.repetition)
-        warnings.showwarning = _show_warning
-        report = run(
-            recipe,
-            observer=observers,
-            progress=not args.quiet,
-            output=output,
-            resume=args.resume,
-            search=search,
-        )
-    print(to_text(report))
-    print(f"report: {output / 'report.html'}")
-    print(f"runs:   {_how_to_see(observer.tracking_uri)}")
-    return report, output, observer
-
-
-def _exit_status(report: Report) -> int:
-    """The exit status."""
-    if report.interrupted:
-        return INTERRUPTED
-    return FAILED if report.failed else 0
-
-
-def _how_to_see(tracking_uri: str) -> str:
-    """A tracking server shows its runs itself, any other store needs one."""
-    if tracking_uri.startswith("http"):
-        return tracking_uri
-    return f"mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}"
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning in one line, above the progress bar if there is one."""
-    from tqdm import tqdm
-
-    tqdm.write(f"warning: {message}", file=sys.stderr)
 
 
 @contextmanager

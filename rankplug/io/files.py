@@ -213,6 +213,11 @@ def refuse_unfit(format_: str, **arguments: object) -> None:
         raise ParameterError(f"{', '.join(given)}: not for {format_} files, leave it out")
 
 
+def has_data_suffix(path: Path) -> bool:
+    """Whether the name, but for that of a compression, ends as those of data do."""
+    return _text_suffix(path) in _FORMAT_OF_SUFFIX
+
+
 def format_to_write(path: Path) -> str:
     """The format that a file's name asks for."""
     suffix = _text_suffix(path)

@@ -43,7 +43,7 @@ relative to the file's folder, one given by ``--set`` to the working directory.
 
 from rankplug.data import ScaleName as Scale
 from rankplug.recipe.columns import Choice, Column, choose_columns
-from rankplug.recipe.loader import load_recipe
+from rankplug.recipe.loader import load_recipe, parse_recipe
 from rankplug.recipe.schema import (
     Compare,
     Dataset,
@@ -56,6 +56,7 @@ from rankplug.recipe.schema import (
     Tune,
     json_schema,
 )
+from rankplug.recipe.starting import Start, choice_in_words, first_recipe, is_data
 from rankplug.tuning import Cost, Sampler
 from rankplug_recipes import packaged_recipes
 
@@ -73,9 +74,14 @@ __all__ = [
     "Sampler",
     "Scale",
     "Split",
+    "Start",
     "Tune",
+    "choice_in_words",
     "choose_columns",
+    "first_recipe",
+    "is_data",
     "json_schema",
     "load_recipe",
     "packaged_recipes",
+    "parse_recipe",
 ]

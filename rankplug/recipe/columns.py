@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from rankplug.exceptions import DataError, nearest
+from rankplug.recipe.values import is_line
 
 Kind: TypeAlias = Literal["numbers", "booleans", "text", "times", "lists", "other", "nothing"]
 
@@ -138,6 +139,8 @@ class Column:
         """Why it cannot be a feature, in a few words; None if it can."""
         if _UNNAMED.fullmatch(self.name):
             return "the index of the rows"
+        if not is_line(self.name):
+            return "its name is no line of text"
         if self.kind in ("text", "times", "lists", "other", "nothing"):
             return {"nothing": "no values", "other": "neither numbers nor text"}.get(
                 self.kind, "ids" if self.is_id else self.kind
@@ -270,33 +273,39 @@ def _copied(table: Any, column: Column, label: Column, qid: Column) -> str | Non
 
 def _propose(columns: Sequence[Column], label: str | None, qid: str | None) -> str:
     """The question which columns hold label and queries, with those that are likely."""
-    asked, lines = [], []
+    asked: dict[str, list[Column]] = {}
     if label is None:
-        asked.append(("--label", "the relevance of each row", list(_likely_labels(columns, qid))))
+        asked["--label"] = _likely_labels(columns, qid)
     if qid is None:
-        asked.append(("--qid", "its query", list(_likely_queries(columns, label))))
-    best = [f"{option} {found[0][0]}" for option, _, found in asked if found]
-    for option, _, found in asked:
-        width = max((len(name) for name, _ in found[:_SHOWN]), default=0)
-        lines += [f"\n  {option} {name:{width}}  {what}" for name, what in found[:_SHOWN]]
-    question = " and ".join(what for _, what, _ in asked)
+        asked["--qid"] = _likely_queries(columns, label)
+    what = {"--label": "the relevance of each row", "--qid": "its query"}
+    question = f"which column holds {' and '.join(what[option] for option in asked)}?"
+    best = [f"{option} {found[0].name}" for option, found in asked.items() if found]
     if not best:
         names = ", ".join(column.name for column in columns)
-        options = " and ".join(option for option, _, _ in asked)
-        return f"which column holds {question}? Name it with {options}; columns: {names}"
-    keys = " and ".join(f"'{option.removeprefix('--')}'" for option, _, _ in asked)
-    return (
-        f"which column holds {question}? Likely {' '.join(best)} (in a recipe {keys} under "
-        f"'data'):{''.join(lines)}"
-    )
+        return f"{question} Name it with {' and '.join(asked)}; columns: {names}"
+    keys = " and ".join(repr(option.removeprefix("--")) for option in asked)
+    lines = [
+        (f"{option} {one.name}", _as_queries(one) if option == "--qid" else str(one))
+        for option, found in asked.items()
+        for one in found[:_SHOWN]
+    ]
+    width = max(len(named) for named, _ in lines)
+    listed = "".join(f"\n  {named:{width}}  {said}" for named, said in lines)
+    return f"{question} Likely {' '.join(best)} (in a recipe, keys {keys} of 'data'):{listed}"
 
 
-def _likely_labels(columns: Sequence[Column], qid: str | None) -> Iterator[tuple[str, str]]:
-    def unlikely(column: Column) -> tuple[bool, bool, int]:
-        grades = column.kind == "booleans" or (
-            column.whole and column.low >= 0 and column.n_distinct <= _MOST_GRADES
-        )
-        return not _LABEL.fullmatch(column.name), not grades, column.n_distinct
+def _as_queries(column: Column) -> str:
+    rows = f"{column.n_rows / column.n_distinct:.3g} rows each"
+    together = ", which stand together" if column.together else ""
+    return f"{column.n_distinct:,} queries of {rows}{together}"
+
+
+def _likely_labels(columns: Sequence[Column], qid: str | None) -> list[Column]:
+    def unlikely(column: Column) -> tuple[bool, bool]:
+        few = column.whole and column.low >= 0 and column.n_distinct <= _MOST_GRADES
+        only = re.search("click|rating|score|bool", column.name, re.IGNORECASE) is None
+        return not only, not (few or column.kind == "booleans")
 
     possible = [
         column
@@ -304,21 +313,19 @@ def _likely_labels(columns: Sequence[Column], qid: str | None) -> Iterator[tuple
         if column.kind in ("numbers", "booleans") and column.n_distinct > 1
         if not column.n_missing and not column.is_id and column.name != qid
     ]
-    # Names first, and of those the ones that only a label has before clicks and the like.
-    return ((column.name, str(column)) for column in sorted(possible, key=unlikely))
+    return sorted(_fitting(possible, _LABEL), key=unlikely)
 
 
-def _likely_queries(columns: Sequence[Column], label: str | None) -> Iterator[tuple[str, str]]:
-    def unlikely(column: Column) -> tuple[bool, bool, int]:
-        return not _QUERY.fullmatch(column.name), not column.together, -column.n_distinct
-
+def _likely_queries(columns: Sequence[Column], label: str | None) -> list[Column]:
     possible = [
         column
         for column in columns
         if (column.whole or column.kind == "text") and not column.n_missing
         if 1 < column.n_distinct <= column.n_rows / 2 and column.name != label
     ]
-    for column in sorted(possible, key=unlikely):
-        rows = column.n_rows / column.n_distinct
-        together = ", whose rows stand together" if column.together else ""
-        yield column.name, f"{column.n_distinct:,} values of {rows:.3g} rows each{together}"
+    return sorted(_fitting(possible, _QUERY), key=lambda one: (not one.together, -one.n_distinct))
+
+
+def _fitting(columns: list[Column], name: re.Pattern[str]) -> list[Column]:
+    """The columns with such a name; all if there is none."""
+    return [column for column in columns if name.fullmatch(column.name)] or columns

@@ -49,14 +49,34 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         are listed, except that a text that is no YAML at all has only one.
     """
     path = _find(source)
-    root, problems = parse_text(_read(path), str(path), path.parent.absolute())
+    return parse_recipe(_read(path), path.stem, str(path), path.parent.absolute(), overrides)
+
+
+def parse_recipe(
+    text: str, name: str, place: str, folder: Path, overrides: Sequence[str] = ()
+) -> Recipe:
+    """Check the text of a recipe.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        The recipe's, if it has none of its own.
+    place : str
+        What messages call the text.
+    folder : Path
+        What paths in it are relative to.
+    overrides : sequence of str
+        As for `load_recipe`, and raises as it.
+    """
+    root, problems = parse_text(text, place, folder)
     if root.value is None:
-        raise RecipeError(f"{path}: the recipe is empty; see python -m pydoc rankplug.recipe")
+        raise RecipeError(f"{place}: the recipe is empty; see python -m pydoc rankplug.recipe")
     for assignment in overrides:
         problems += _override(root, assignment)
     if isinstance(root.value, dict):
-        name = re.sub(r"[^\w .-]", "-", path.stem).lstrip(" .-") or "recipe"
-        root.value.setdefault("name", Node(name, str(path), root.folder))
+        usual = re.sub(r"[^\w .-]", "-", name).lstrip(" .-") or "recipe"
+        root.value.setdefault("name", Node(usual, place, root.folder))
     given, recipe = root.plain(), None
     try:
         recipe = RECIPE.validate_python(given, context=_folders(root))
@@ -69,7 +89,7 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     if recipe is not None and not problems:
         return recipe
     listed = "".join(f"\n  {problem}" for problem in problems)
-    several = f"{len(problems)} problems in the recipe {path}:{listed}"
+    several = f"{len(problems)} problems in the recipe {place}:{listed}"
     raise RecipeError(several if len(problems) > 1 else problems[0])
 
 

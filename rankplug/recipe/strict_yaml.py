@@ -115,6 +115,15 @@ def dump(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
+def scalar(text: str) -> str:
+    """A text as YAML that stands in a line, in quotes where it needs them."""
+    style = None if text.isprintable() else '"'
+    line: str = yaml.dump(
+        [text], Dumper=_Dumper, allow_unicode=True, width=math.inf, default_style=style
+    )
+    return line.removeprefix("- ").rstrip("\n")
+
+
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}
 

@@ -1,7 +1,7 @@
 """Runs of recipes: `run` trains every solver on the same data and reports their scores."""
 
 from rankplug.runner.experiment import run
-from rankplug.runner.observer import Observer, ProgressBars
+from rankplug.runner.observer import DataLines, Observer, ProgressBars
 from rankplug.runner.output import (
     BEST,
     best_recipe,
@@ -15,6 +15,7 @@ from rankplug.runner.splits import Splits, load_splits
 
 __all__ = [
     "BEST",
+    "DataLines",
     "Observer",
     "ProgressBars",
     "Splits",

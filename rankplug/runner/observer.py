@@ -50,6 +50,24 @@ class Observer:
         """The run cannot go on."""
 
 
+class DataLines(Observer):
+    """Prints what is used of the data.
+
+    Parameters
+    ----------
+    before : sequence of str
+        Lines that were known before the run.
+    """
+
+    def __init__(self, before: Sequence[str] = ()) -> None:
+        self._before = tuple(before)
+
+    def data_loaded(self, lines: Sequence[str]) -> None:
+        """Print the lines, and an empty one."""
+        if said := (*self._before, *lines):
+            print("\n".join(said), end="\n\n", flush=True)
+
+
 class ProgressBars(Observer):
     """A bar for each training, with the numbers of its last iteration.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -13,12 +12,11 @@ from rankplug.io import read_table
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
 from rankplug.io.files import InputFile
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, parse_metric
-from rankplug.recipe import Choice, Dataset, Files, OneFile, Recipe, choose_columns
+from rankplug.recipe import Dataset, Files, OneFile, Recipe, choice_in_words, choose_columns
 from rankplug.solver import Data
 
 _REAL_METRICS = ("ndcg@10[gain=linear]", "pairwise_accuracy")
 """Of labels too large for the usual gain; the last one takes any."""
-_MOST_NAMES = 12  # of features in a line
 
 
 def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
@@ -58,7 +56,7 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
                 drop=(),
                 id=choice.ids,
             )
-            return replace(recipe, data=settled), tuple(_told(path, choice))
+            return replace(recipe, data=settled), choice_in_words(path, choice)
         if not (data.drop or data.id):
             return recipe, ()
         with open_table(file, format_) as table:
@@ -99,22 +97,3 @@ def _without_dropped(data: Files | OneFile, names: list[str]) -> Files | OneFile
     if both:
         raise DataError(f"columns {', '.join(both)} are features and also something else")
     return replace(data, features=features, drop=())
-
-
-def _told(path: Path, choice: Choice) -> Iterator[str]:
-    by_name = {column.name: column for column in choice.columns}
-    queries, label = by_name[choice.qid], by_name[choice.label]
-    yield (
-        f"data:     {path.name}, {label.n_rows:,} rows, {queries.n_distinct:,} queries "
-        f"({choice.qid}), relevance {choice.label}: {label}"
-    )
-    shown = choice.features
-    if len(shown) > _MOST_NAMES:
-        shown = (*shown[: _MOST_NAMES - 1], f"... ({len(shown):,} in all)")
-    yield f"features: {', '.join(shown)}"
-    for name in choice.features:
-        if by_name[name].n_missing:
-            yield f"holes:    {name}, {by_name[name].share_missing}"
-    for name, reason in choice.left_out.items():
-        beside = ", they stand beside predictions" if name in choice.ids else ""
-        yield f"left out: {name or '(no name)'}, {reason}{beside}"

@@ -105,8 +105,8 @@ def test_a_line_is_said_of_everything_that_was_chosen(table):
         "data:     table.csv, 120 rows, 20 queries (query), relevance grade: whole numbers from 0 "
         "to 3",
         "features: a, b",
-        "left out: doc_id, ids, they stand beside predictions",
-        "left out: title, text",
+        "left out: doc_id (ids, which stand beside predictions)",
+        "left out: title (text)",
     )
     assert settle_columns(settled) == (settled, ())
 

@@ -1,0 +1,150 @@
+"""Recipes of the command line: loaded, or made for a file of data, and run with tracking."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankplug.cli.shared import FAILED, INTERRUPTED
+
+if TYPE_CHECKING:
+    from rankplug.mlflow.provenance import Repetition
+    from rankplug.mlflow.tracking import MlflowObserver
+    from rankplug.recipe import Recipe, Start
+    from rankplug.report import Report
+    from rankplug.runner import Observer
+    from rankplug.tuning import TuneResult
+
+_ROLES = ("label", "qid", "weight")
+
+
+def load(args: argparse.Namespace, more: Iterable[str] = ()) -> Recipe:
+    """The recipe of the command line, with what `more` sets beside ``--set``."""
+    # OpenMP's waiting threads otherwise take the processors from those that work: on a busy
+    # machine XGBoost is several times slower. It is read when the library is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    roles = {role: getattr(args, role) for role in _ROLES if getattr(args, role) is not None}
+    if args.recipe.startswith("runs:/"):
+        named = [f"data.{role}={json.dumps(column)}" for role, column in roles.items()]
+        return _repetition(args).recipe([*named, *args.set, *more])
+    from rankplug.recipe import is_data, load_recipe, parse_recipe
+
+    if not is_data(args.recipe):
+        named = [f"data.{role}={json.dumps(column)}" for role, column in roles.items()]
+        return load_recipe(args.recipe, [*named, *args.set, *more])
+    start = _first_recipe(args)
+    place, name = f"(recipe for {args.recipe})", data_name(args.recipe)
+    return parse_recipe(start.text, name, place, Path.cwd(), [*args.set, *more])
+
+
+def data_name(path: str) -> str:
+    """What a recipe for a file is called: the file's name without endings."""
+    return Path(path).absolute().name.lstrip(".").partition(".")[0] or "data"
+
+
+def _first_recipe(args: argparse.Namespace) -> Start:
+    """The recipe for the file of data that the command line names."""
+    from rankplug.recipe import first_recipe
+
+    if args.start is None:
+        roles = {role: getattr(args, role) for role in _ROLES}
+        args.start = first_recipe(args.recipe, Path("recipe.yaml"), **roles)
+    return args.start  # type: ignore[no-any-return]
+
+
+def _repetition(args: argparse.Namespace) -> Repetition:
+    """The run that is to be repeated; the new one goes to the same store."""
+    from rankplug.mlflow.provenance import Repetition
+    from rankplug.mlflow.store import resolve_tracking_uri
+
+    if args.repetition is None:
+        args.tracking_uri = resolve_tracking_uri(Path("rankplug-output"), args.tracking_uri)
+        args.repetition = Repetition.of(args.recipe, args.tracking_uri)
+    return args.repetition  # type: ignore[no-any-return]
+
+
+def run_recipe(
+    recipe: Recipe,
+    args: argparse.Namespace,
+    kind: str = "",
+    search: Callable[..., TuneResult] | None = None,
+) -> tuple[Report, Path, MlflowObserver]:
+    """Run the recipe, tracked, and print the table; also returns the folder of the files.
+
+    `kind` is a part of the name of the default folder.
+    """
+    from rankplug.recipe import OneFile
+    from rankplug.report import to_text
+    from rankplug.runner import DataLines, latest_output, new_output, run
+
+    folder: AbstractContextManager[Path]
+    if args.output:
+        folder = nullcontext(Path(args.output))
+    elif args.resume:
+        folder = nullcontext(latest_output(recipe, kind))
+    else:
+        folder = new_output(recipe, kind)
+    # After the recipe, so that its mistakes show before MLflow has loaded.
+    from rankplug.mlflow.store import resolve_tracking_uri
+    from rankplug.mlflow.tracking import MlflowObserver
+
+    with folder as output, warnings.catch_warnings():
+        # Runs in default folders share a database: MLflow shows them side by side.
+        home = output if args.output else output.parent
+        observer = MlflowObserver(output, resolve_tracking_uri(home, args.tracking_uri))
+        observers: list[Observer] = [DataLines(args.start.lines if args.start else ()), observer]
+        if args.repetition is not None:
+            observer.tags |= args.repetition.tag
+            observers.append(args.repetition)
+        models = None
+        if isinstance(recipe.data, OneFile):
+            from rankplug.mlflow.models_folder import ModelsFolder
+
+            models = ModelsFolder(output)
+            observers.append(models)
+        warnings.showwarning = _show_warning
+        report = run(
+            recipe,
+            observer=observers,
+            progress=not args.quiet,
+            output=output,
+            resume=args.resume,
+            search=search,
+        )
+    print(to_text(report))
+    print(f"report: {output / 'report.html'}")
+    if isinstance(recipe.data, OneFile):
+        print(f"recipe: {output / 'recipe.yaml'}")
+    if models is not None:
+        print("\n".join(models.lines()))
+    print(f"runs:   {_how_to_see(observer.tracking_uri)}")
+    return report, output, observer
+
+
+def exit_status(report: Report) -> int:
+    """The exit status."""
+    if report.interrupted:
+        return INTERRUPTED
+    return FAILED if report.failed else 0
+
+
+def _how_to_see(tracking_uri: str) -> str:
+    """A tracking server shows its runs itself, any other store needs one."""
+    if tracking_uri.startswith("http"):
+        return tracking_uri
+    return f"mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}"
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line, above the progress bar if there is one."""
+    from tqdm import tqdm
+
+    tqdm.write(f"warning: {message}", file=sys.stderr)

@@ -1,0 +1,81 @@
+"""A run's folder of models, which are loaded, served and deployed without a tracking store."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankplug.exceptions import RankplugError, warn_caller
+from rankplug.metrics import parse_metric
+from rankplug.mlflow.flavor import save_model
+from rankplug.mlflow.store import first_line
+from rankplug.recipe import Recipe
+from rankplug.report import Outcome
+from rankplug.runner import Observer
+from rankplug.solver import Data
+
+FOLDER = "models"
+
+
+class ModelsFolder(Observer):
+    """Saves the model of each entry of a recipe as ``models/NAME`` in the output folder.
+
+    Nothing is saved where each part of a comparison tests other queries. A model that cannot be
+    saved is a warning.
+
+    Parameters
+    ----------
+    output : Path
+        The run's folder.
+
+    Attributes
+    ----------
+    saved : dict of Path
+        The folders of the models, by the names of their entries.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.folder = output / FOLDER
+        self.saved: dict[str, Path] = {}
+        self._wanted: list[str] = []
+        self._metric = ""
+        self._quality: dict[str, float] = {}
+
+    def run_started(self, recipe: Recipe, splits: Mapping[str, Data]) -> None:
+        """Note which models are asked for."""
+        folded = recipe.compare is not None and recipe.compare.folds is not None
+        self._wanted = [] if folded else [entry.name for entry in recipe.solvers]
+        self._metric = recipe.primary_metric
+
+    def solver_finished(self, outcome: Outcome) -> None:
+        """Save the model, in place of that of an earlier run that is gone on with."""
+        if outcome.name not in self._wanted or outcome.result is None:
+            return
+        stem = re.sub(r"[^\w .-]", "-", outcome.name).strip(" .") or "model"
+        taken = [path.name for path in self.saved.values()]
+        folder = self.folder / (stem if stem not in taken else f"{stem}-{len(taken) + 1}")
+        try:
+            if (folder / "MLmodel").is_file():
+                shutil.rmtree(folder)
+            save_model(outcome.result.model, folder)
+        except (RankplugError, OSError) as error:
+            warn_caller(f"the model of {outcome.name} is not saved: {first_line(error)}")
+            return
+        self.saved[outcome.name] = folder
+        # The test set must not choose.
+        values = outcome.metrics.get("valid", outcome.metrics["train"])
+        sign = 1 if parse_metric(self._metric).greater_is_better else -1
+        self._quality[outcome.name] = sign * values[self._metric]
+
+    def lines(self) -> list[str]:
+        """Where the models are, and how the best of them on the validation set is served."""
+        if not self.saved:
+            return []
+        best = max(self._quality, key=self._quality.__getitem__)
+        return [
+            f"models: {self.folder}",
+            f"        rankplug serve {shlex.quote(str(self.saved[best]))}",
+        ]
