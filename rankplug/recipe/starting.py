@@ -125,8 +125,8 @@ def _text(path: Path, recipe: Path, choice: Choice | None, weight: str | None) -
     yield "  split: {valid: 0.2, test: 0.2}"
     if choice is not None:
         yield ""
-        yield "# Each feature gets mean 0 and standard deviation 1, which linear solvers need. This is"
-        yield "# a part of the models: they take features as they are in the file."
+        yield "# Each feature gets mean 0 and standard deviation 1, which linear solvers need. That"
+        yield "# is done within the models: they take features as they are in the file."
         yield "scale: standard"
     yield ""
     yield "# The others are compared with it."
