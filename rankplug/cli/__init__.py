@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from rankplug import __version__
-from rankplug.cli.models import add_evaluate, add_predict, add_serve, add_solvers
+from rankplug.cli.evaluate import add_evaluate
+from rankplug.cli.models import add_predict, add_serve, add_solvers
 from rankplug.cli.prepare import add_prepare
 from rankplug.cli.recipes import add_compare, add_run, add_train, add_tune
 from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals

@@ -1,15 +1,13 @@
-"""Commands for models, ``rankplug evaluate``, ``predict``, ``serve``, and the list of solvers."""
+"""Commands for models, ``rankplug predict`` and ``serve``, and the list of solvers."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,162 +20,7 @@ from rankplug.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rankplug.metrics import Summary, SummarySettings
     from rankplug.models import Model
-
-_EVALUATE_HELP = """\
-examples:
-  rankplug evaluate models:/search@champion test.txt --metric ndcg@10 --metric map
-  rankplug evaluate out/model test.parquet --label relevance --qid query --json
-
-The intervals are bootstrap confidence intervals over the queries. Under 'mlflow run', metrics,
-the table of all queries and the curve of ndcg@k are logged to the run.
-"""
-
-
-def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command's parser."""
-    text = "measure a model on a file, with confidence intervals"
-    parser = command_parser(commands, common, "evaluate", text, _EVALUATE_HELP)
-    _add_model_arguments(parser)
-    add_data_argument(parser)
-    parser.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        metavar="M",
-        help="such as ndcg@10; may be repeated, or several in one with commas between "
-        "(default: ndcg@10, mrr and pairwise_accuracy; label ranking: kendall_tau, top1_error)",
-    )
-    parser.add_argument(
-        "--label",
-        action="append",
-        metavar="COLUMN",
-        help="column of the relevance (default: label), or of the class; for label ranking may be "
-        "repeated, once for each label",
-    )
-    add_qid_argument(parser, "that of the training, or qid")
-    add_zero_based_argument(parser)
-    parser.add_argument(
-        "--level", type=float, default=0.95, help="confidence level (default: 0.95)"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.set_defaults(command=_evaluate)
-
-
-def _evaluate(args: argparse.Namespace) -> int:
-    model = _open_model(args)
-    from rankplug.models.answers import label_names
-
-    labels = label_names(model)
-    if labels is None:
-        summary = _evaluate_ranking(model, args)
-    else:
-        summary = _evaluate_label_ranking(model, labels, args)
-    if run_id := os.environ.get("MLFLOW_RUN_ID"):
-        from mlflow import MlflowClient
-
-        from rankplug.mlflow.evaluator import log_summary
-
-        log_summary(summary, MlflowClient(), run_id)
-    print(json.dumps(summary.intervals, indent=2) if args.json else _table(summary))
-    return 0
-
-
-def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
-    from rankplug.exceptions import DataError, ParameterError
-    from rankplug.io import read_data
-    from rankplug.io.columns import find_query_column, open_table
-    from rankplug.io.files import InputFile
-    from rankplug.metrics import DEFAULT_METRICS, RankedRows, summarize_ranking
-    from rankplug.models import predict_data
-
-    if len(args.label or ()) > 1:
-        raise ParameterError("--label: the model ranks rows, which have one column of relevance")
-    settings = _settings(args, DEFAULT_METRICS)
-    label = args.label[0] if args.label else None
-    options: dict[str, Any] = {"label": label, "qid": args.qid, "zero_based": args.zero_based}
-    is_folder = Path(args.data).is_dir()
-    if not is_folder:
-        file = InputFile(args.data)
-        format_ = file.find_format()
-        if format_ == "svmlight":
-            options["n_features"] = model.n_features
-        else:
-            options["features"] = model.feature_names
-            with open_table(file, format_) as table:
-                there = table.column_names()
-            options["qid"] = find_query_column(
-                there, args.qid, model.feature_names, model.query_column
-            )
-    data = read_data(args.data, **options)
-    if data.query_column is None and model.query_column is not None and not is_folder:
-        raise DataError(
-            f"{args.data}: no query ids, but the model was trained on several queries: name their "
-            "column with --qid"
-        )
-    rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
-    return summarize_ranking(rows, settings)
-
-
-def _evaluate_label_ranking(
-    model: Model, labels: NDArray[Any], args: argparse.Namespace
-) -> Summary:
-    import numpy as np
-    from scipy import sparse
-
-    from rankplug.data import LabelRankingData
-    from rankplug.io import read_label_data
-    from rankplug.metrics import DEFAULT_LABEL_METRICS, summarize_label_ranking
-
-    settings = _settings(args, DEFAULT_LABEL_METRICS)
-    known = LabelRankingData(
-        sparse.csr_array((0, model.n_features)),
-        np.empty((0, len(labels))),
-        labels,
-        model.feature_names,
-    )
-    columns = args.label[0] if args.label and len(args.label) == 1 else args.label
-    data = read_label_data(args.data, labels=columns, like=known, zero_based=args.zero_based)
-    return summarize_label_ranking(data.relevance, model.predict(data.X), settings)
-
-
-def _settings(args: argparse.Namespace, default: tuple[str, ...]) -> SummarySettings:
-    from rankplug.metrics import SummarySettings
-
-    metrics = _split_names(args.metric) or default
-    return SummarySettings.of({"metrics": metrics, "level": args.level})
-
-
-def _split_names(texts: Iterable[str]) -> list[str]:
-    """Metrics of ``--metric``; the commas within brackets belong to a name's options."""
-    parts = (part for text in texts for part in re.split(r",(?![^\[(]*[\])])", text))
-    return [name.strip() for name in parts if name.strip()]
-
-
-def _table(summary: Summary) -> str:
-    from rankplug.metrics import parse_metric
-    from rankplug.report import text_table
-
-    level = f"{100 * summary.settings.level:g} %"
-    rows = [
-        [
-            name,
-            *(_format(one[key]) for key in ("value", "low", "high")),
-            str(one["n_queries"]),
-            parse_metric(name).about,
-        ]
-        for name, one in summary.intervals.items()
-    ]
-    counted = "queries" if "qid" in summary.per_query else "rows"
-    return text_table(["metric", "mean", f"{level} from", "to", counted, ""], rows, "<>>>><")
-
-
-def _format(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
 
 _PREDICT_HELP = """\
 examples:
@@ -193,7 +36,7 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command's parser."""
     text = "score or rank the rows of a file with a model"
     parser = command_parser(commands, common, "predict", text, _PREDICT_HELP)
-    _add_model_arguments(parser)
+    add_model_arguments(parser)
     add_data_argument(parser)
     parser.add_argument(
         "-o", "--out", required=True, metavar="OUT", help="file to write: .csv, .parquet, ..."
@@ -222,7 +65,7 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    model = _open_model(args)
+    model = open_model(args)
     from rankplug.io.predictions import predict_file
     from rankplug.models.answers import parse_form
 
@@ -328,11 +171,12 @@ def _fetch_model(uri: str) -> str:
     return folder
 
 
-def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add the model and where it is registered."""
     parser.add_argument(
         "model",
         metavar="MODEL",
+        nargs="?" if optional else None,
         help="a folder, models:/NAME@ALIAS, models:/NAME/VERSION, models:/ID or runs:/RUN_ID/NAME",
     )
     parser.add_argument(
@@ -354,7 +198,7 @@ def _use_tracking_store(tracking_uri: str | None) -> None:
         mlflow.set_tracking_uri(resolve_tracking_uri(home, tracking_uri))
 
 
-def _open_model(args: argparse.Namespace) -> Model:
+def open_model(args: argparse.Namespace) -> Model:
     """The model that the arguments name; `ParameterError` if there is none."""
     from rankplug.exceptions import ParameterError
     from rankplug.models import load_model as load_saved_model

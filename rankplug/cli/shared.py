@@ -33,11 +33,12 @@ def command_parser(
     return parser
 
 
-def add_data_argument(parser: argparse.ArgumentParser) -> None:
+def add_data_argument(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add the data that a model is applied to."""
     parser.add_argument(
         "data",
         metavar="DATA",
+        nargs="?" if optional else None,
         help="svmlight text, CSV, Parquet or Arrow, text may be compressed; or a prepared folder",
     )
 

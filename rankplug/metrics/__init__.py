@@ -59,6 +59,7 @@ from rankplug.metrics.evaluation import (
 from rankplug.metrics.gain import MeanNdcg, Ndcg
 from rankplug.metrics.names import METRICS, parse_metric
 from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
+from rankplug.metrics.runs import MeasuredRun, evaluate_run, measure_run
 from rankplug.metrics.summary import (
     DEFAULT_LABEL_METRICS,
     DEFAULT_METRICS,
@@ -66,6 +67,7 @@ from rankplug.metrics.summary import (
     Summary,
     SummarySettings,
     summarize_label_ranking,
+    summarize_measured,
     summarize_ranking,
 )
 
@@ -80,6 +82,7 @@ __all__ = [
     "KendallTau",
     "MeanNdcg",
     "Measured",
+    "MeasuredRun",
     "Metric",
     "Ndcg",
     "PairwiseAccuracy",
@@ -95,13 +98,16 @@ __all__ = [
     "confidence_intervals",
     "evaluate",
     "evaluate_labels",
+    "evaluate_run",
     "measure_data",
     "measure_instances",
     "measure_queries",
+    "measure_run",
     "parse_metric",
     "per_instance",
     "per_query",
     "summarize_label_ranking",
+    "summarize_measured",
     "summarize_ranking",
     "weighted_mean",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rankplug.data import PreferenceData, RankingData, group_queries, real_array
 from rankplug.exceptions import DataError
 from rankplug.metrics.base import Metric
-from rankplug.metrics.blocks import split_into_blocks
+from rankplug.metrics.blocks import Ragged, split_into_blocks
 from rankplug.metrics.names import parse_metric
 from rankplug.parameters import Integer, Real, check_parameters
 
@@ -265,11 +265,26 @@ def _measure(
 ) -> dict[str, Measured]:
     several = [metrics] if isinstance(metrics, str | Metric) else metrics
     by_name = {str(metric): parse_metric(metric) for metric in several}
-    _check_labels(relevance, by_name.values())
+    return measure_blocks(relevance, scores, query_ptr, by_name)
+
+
+def measure_blocks(
+    relevance: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    query_ptr: NDArray[np.int64],
+    metrics: Mapping[str, Metric],
+    unranked: Ragged | None = None,
+) -> dict[str, Measured]:
+    """Values and weights of each metric, by name, for rows that stand query by query.
+
+    `unranked` is the relevance of documents that queries have beside their rows.
+    """
+    labels = relevance if unranked is None else np.concatenate((relevance, unranked.values, [0.0]))
+    _check_labels(labels, metrics.values())
     n_queries = len(query_ptr) - 1
-    measured = {name: Measured(np.empty(n_queries), np.empty(n_queries)) for name in by_name}
-    for block in split_into_blocks(scores, relevance, query_ptr):
-        for name, metric in by_name.items():
+    measured = {name: Measured(np.empty(n_queries), np.empty(n_queries)) for name in metrics}
+    for block in split_into_blocks(scores, relevance, query_ptr, unranked):
+        for name, metric in metrics.items():
             measured[name].values[block.queries] = metric.per_query(block)
             measured[name].weights[block.queries] = metric.weight(block)
     return measured

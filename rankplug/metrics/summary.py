@@ -184,20 +184,27 @@ def _summarize(
 ) -> Summary:
     import pandas as pd
 
-    bounds = _bounds(measured.values(), settings)
     return Summary(
         settings,
         {
             settings.metric_prefix + parse_metric(name).log_name: one.mean()
             for name, one in measured.items()
         },
-        {
-            name: _interval(one, low, high, settings.level)
-            for (name, one), (low, high) in zip(measured.items(), bounds, strict=True)
-        },
+        summarize_measured(measured, settings),
         pd.DataFrame({**about, **{name: one.values for name, one in measured.items()}}),
         curve,
     )
+
+
+def summarize_measured(
+    measured: Mapping[str, Measured], settings: SummarySettings
+) -> dict[str, dict[str, float | None]]:
+    """The `Summary.intervals` of values by query."""
+    bounds = _bounds(measured.values(), settings)
+    return {
+        name: _interval(one, low, high, settings.level)
+        for (name, one), (low, high) in zip(measured.items(), bounds, strict=True)
+    }
 
 
 def _interval(measured: Measured, low: float, high: float, level: float) -> dict[str, float | None]:

@@ -20,7 +20,7 @@ from rankplug.report.report import (
     TuningSummary,
 )
 from rankplug.report.statistics import Comparison, compare
-from rankplug.report.tables import Cell, Table
+from rankplug.report.tables import Cell, Table, comparison_table
 
 __all__ = [
     "REPORT_FILES",
@@ -35,6 +35,7 @@ __all__ = [
     "Trial",
     "TuningSummary",
     "compare",
+    "comparison_table",
     "text_table",
     "to_csv",
     "to_html",

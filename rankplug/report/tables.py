@@ -92,12 +92,20 @@ def results(report: Report) -> Table:
 
 def comparisons(report: Report) -> Table | None:
     """Every solver against the baseline, in the primary metric."""
-    found = report.comparisons
-    if not found:
+    if not report.comparisons:
         return None
+    metric = report.comparisons[0].metric
+    scores = {outcome.name: outcome.score(metric) for outcome in report.outcomes}
+    return comparison_table(report.comparisons, scores)
+
+
+def comparison_table(
+    found: Sequence[Comparison], scores: Mapping[str, float], what: str = "solver"
+) -> Table:
+    """The comparisons with a baseline, at least one; `scores` are the means of all."""
     percent = f"{CONFIDENCE:.0%}".replace("%", " %")
     columns = {
-        "solver": [one.name for one in found],
+        what: [one.name for one in found],
         "difference": [number(one.difference, "{:+.4f}") for one in found],
         f"{percent} interval": [_interval(one) for one in found],
         "p (Holm)": [_p_value(one.p_holm) for one in found],
@@ -107,7 +115,8 @@ def comparisons(report: Report) -> Table | None:
         "verdict": [one.verdict for one in found],
     }
     title = f"{found[0].metric} against {found[0].baseline}"
-    return Table.of_columns(title, columns, {"solver", "verdict"}, _about_comparisons(report))
+    notes = _about_comparisons(found, scores, what)
+    return Table.of_columns(title, columns, {what, "verdict"}, notes)
 
 
 def costs(report: Report) -> Table | None:
@@ -265,9 +274,10 @@ def _parameters(params: Mapping[str, Any]) -> str:
     )
 
 
-def _about_comparisons(report: Report) -> list[str]:
+def _about_comparisons(
+    found: Sequence[Comparison], scores: Mapping[str, float], what: str
+) -> list[str]:
     """How to read the table, and what its numbers cannot say."""
-    found = report.comparisons
     most = max(found, key=lambda one: one.n_queries)
     n = most.n_queries
     if n < 2:
@@ -278,9 +288,11 @@ def _about_comparisons(report: Report) -> list[str]:
     notes = [
         f"difference: mean over {n:,} queries; interval: bootstrap over queries; p: paired "
         f"randomisation test, corrected by Holm's method for "
-        f"{count(len(found), 'solver', 'solvers')}",
+        f"{count(len(found), what, what + 's')}",
         "interval and p say what to expect of these trained models on other queries, not of "
-        "training anew",
+        "training anew"
+        if what == "solver"
+        else f"interval and p say what to expect of the same {what}s on other queries",
     ]
     if most.smallest_p > 1 - CONFIDENCE:
         notes.append(
@@ -289,7 +301,6 @@ def _about_comparisons(report: Report) -> list[str]:
         )
     elif n < _FEW_QUERIES:
         notes.append(f"with {n} queries the interval tends to be too narrow")
-    scores = {outcome.name: outcome.score(most.metric) for outcome in report.outcomes}
     if any(abs(scores[one.name] - scores[one.baseline] - one.difference) > 5e-5 for one in found):
         notes.append(
             "every query counts alike here, so that differences are not those of the results above"
