@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from rankplug import __version__
 from rankplug.cli.evaluate import add_evaluate
+from rankplug.cli.init import add_init
 from rankplug.cli.models import add_predict, add_serve, add_solvers
 from rankplug.cli.prepare import add_prepare
 from rankplug.cli.recipes import add_compare, add_run, add_train, add_tune
@@ -22,6 +23,7 @@ from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals
 __all__ = ["main"]
 
 _COMMANDS = (
+    add_init,
     add_run,
     add_train,
     add_tune,

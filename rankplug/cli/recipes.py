@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rankplug.cli.running import exit_status, load, run_recipe
+from rankplug.cli.running import add_role_arguments, exit_status, load, run_recipe
 from rankplug.cli.shared import command_parser
 
 if TYPE_CHECKING:
@@ -238,9 +238,7 @@ def _add_command(
         parser.add_argument("recipe", help=recipe)
     else:
         parser.add_argument("recipe", nargs="?", help=f"{recipe}; without it, recipes are listed")
-    parser.add_argument("--label", metavar="COLUMN", help="column of the relevance in the data")
-    parser.add_argument("--qid", metavar="COLUMN", help="column of the query ids")
-    parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
+    add_role_arguments(parser)
     parser.add_argument(
         "--set",
         action="append",

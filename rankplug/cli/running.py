@@ -45,6 +45,15 @@ def load(args: argparse.Namespace, more: Iterable[str] = ()) -> Recipe:
     return parse_recipe(start.text, name, place, Path.cwd(), [*args.set, *more])
 
 
+def add_role_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the columns of the data with a role."""
+    parser.add_argument(
+        "--label", metavar="COLUMN", help="column of the relevance (default: label)"
+    )
+    parser.add_argument("--qid", metavar="COLUMN", help="column of the query ids (default: qid)")
+    parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
+
+
 def data_name(path: str) -> str:
     """What a recipe for a file is called: the file's name without endings."""
     return Path(path).absolute().name.lstrip(".").partition(".")[0] or "data"

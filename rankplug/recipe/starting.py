@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankplug.exceptions import DataError, RankplugError
-from rankplug.io import read_table
+from rankplug.io import open_prepared, read_table
 from rankplug.io.files import InputFile, has_data_suffix
 from rankplug.io.prepared.manifest import MANIFEST
 from rankplug.recipe.columns import Choice, choose_columns
@@ -57,6 +57,8 @@ def first_recipe(
         If the file cannot be read, or as `choose_columns`.
     """
     path = Path(data)
+    if path.is_dir():
+        open_prepared(path)
     format_ = None if path.is_dir() else InputFile(path).find_format()
     given = {"--label": label, "--qid": qid, "--weight": weight}
     if format_ in (None, "svmlight"):
@@ -110,9 +112,9 @@ def _text(path: Path, recipe: Path, choice: Choice | None, weight: str | None) -
     command = shlex.quote(str(recipe))
     yield f"# Rank the rows of each query in {path.name!r}."
     yield "#"
-    yield f"#   rankplug run {command}                trains these solvers and compares them"
-    yield f"#   rankplug tune {command}               finds better parameters for each"
-    yield f"#   rankplug compare {command} --folds 5  tells whether differences are chance"
+    yield f"#   rankplug run {command}      # trains these solvers and compares them"
+    yield f"#   rankplug tune {command}     # finds better parameters for each"
+    yield f"#   rankplug compare {command}  # tells whether differences are chance, in 5 folds"
     yield "#"
     yield "# The keys are described by: python -m pydoc rankplug.recipe"
     yield ""
