@@ -20,6 +20,7 @@ from rankplug.data.arrays import (
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.blocks import Block, JoinedMatrix, OneHotMatrix
+from rankplug.data.imputing import ImputeName, fill_missing, fit_imputing
 from rankplug.data.labels import LabelRankingData, relevance_of_ranks
 from rankplug.data.missing import count_missing, describe_missing
 from rankplug.data.queries import expand_group, group_queries, rank_in_queries
@@ -29,6 +30,7 @@ from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_t
 __all__ = [
     "LARGEST_GRADE",
     "Block",
+    "ImputeName",
     "JoinedMatrix",
     "LabelRankingData",
     "Matrix",
@@ -45,6 +47,8 @@ __all__ = [
     "even_spans",
     "expand_group",
     "far_origin",
+    "fill_missing",
+    "fit_imputing",
     "fit_scaling",
     "fit_scaling_to_blocks",
     "group_queries",

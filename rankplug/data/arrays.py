@@ -35,8 +35,6 @@ def as_matrix(
         If `X` is empty, not two-dimensional, not numeric, or holds infinity, or NaN unless
         missing values are allowed.
     """
-    if isinstance(X, JoinedMatrix):  # made by a map of features that were checked
-        return cast(Any, X), None if feature_names is None else tuple(feature_names)
     matrix, names = _named_matrix(X, feature_names)
     _find_missing(matrix, names, allowed=allow_missing)
     return matrix, names
@@ -54,6 +52,8 @@ def _named_matrix(
     X: Any, feature_names: Sequence[str] | None
 ) -> tuple[Matrix, tuple[str, ...] | None]:
     """Features as a matrix and their names; the values are not looked at."""
+    if isinstance(X, JoinedMatrix):  # made by a map of features that were checked
+        return cast(Any, X), None if feature_names is None else tuple(feature_names)
     names: list[str] | None
     if tables.is_table(X):
         names = tables.column_names(X) if feature_names is None else list(feature_names)
@@ -308,7 +308,12 @@ def _float_type(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 
 def stored_values(X: Matrix) -> NDArray[Any]:
-    """The elements that are stored: all of dense features, those of sparse ones in one row."""
+    """The elements that are stored: all of dense features, those of sparse ones in one row.
+
+    None of joined blocks, which are made of features that were checked.
+    """
+    if isinstance(X, JoinedMatrix):
+        return np.empty(0)
     return X if isinstance(X, np.ndarray) else np.asarray(X.data)
 
 

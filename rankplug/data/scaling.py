@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data.arrays import Matrix
+from rankplug.data.imputing import fill_missing
 from rankplug.exceptions import DataError
 
 D = TypeVar("D")
@@ -26,10 +27,13 @@ class Scaling:
     ----------
     shift : float64 ndarray of shape (n_features,) or None
     factor : float64 ndarray of shape (n_features,)
+    fill : float64 ndarray of shape (n_features,) or None
+        What stands for missing values (NaN) before they are scaled; None leaves them missing.
     """
 
     shift: NDArray[np.float64] | None
     factor: NDArray[np.float64]
+    fill: NDArray[np.float64] | None = None
 
     def apply(self, X: Matrix) -> Matrix:
         """Scaled features of the same type; `X` is left as it is.
@@ -46,6 +50,7 @@ class Scaling:
             )
         with np.errstate(over="ignore", invalid="ignore"):  # scores are checked
             factor = self.factor.astype(X.dtype)
+            X = X if self.fill is None else fill_missing(X, self.fill)
             if not isinstance(X, np.ndarray):
                 return _with_values(X, X.data * factor[X.indices])
             if self.shift is None:
@@ -65,7 +70,7 @@ class Scaling:
         return restored
 
     def of(self, data: D) -> D:
-        """The data with scaled features; the same data if they were prepared with this scaling.
+        """The data with scaled features; those that were prepared with this scaling stay so.
 
         Parameters
         ----------
@@ -79,17 +84,24 @@ class Scaling:
         known: Any = data
         done = getattr(known, "scaling", None)
         if done is None:
-            scaled: D = replace(known, X=self.apply(known.X)).noting_missing(known.has_missing)
+            holes = known.has_missing and self.fill is None
+            scaled: D = replace(known, X=self.apply(known.X)).noting_missing(holes)
             return scaled
         if not self.equals(done):
             raise DataError(
                 "these data were scaled otherwise than the training data when they were "
                 "prepared: prepare them without scaling"
             )
-        return data
+        if self.fill is None or not known.has_missing:
+            return data
+        scaled_fill = self.fill * self.factor
+        if self.shift is not None:
+            scaled_fill = (self.fill - self.shift) * self.factor
+        filled: D = replace(known, X=fill_missing(known.X, scaled_fill)).noting_missing(False)
+        return filled
 
     def equals(self, other: Scaling) -> bool:
-        """Whether both scale alike."""
+        """Whether both scale alike, whatever stands for missing values."""
         if (self.shift is None) != (other.shift is None):
             return False
         same_shift = self.shift is None or np.array_equal(self.shift, other.shift)  # type: ignore[arg-type]

@@ -295,6 +295,7 @@ def _recipe_params(recipe: Recipe) -> dict[str, Any]:
         "metrics": ", ".join(recipe.metrics),
         "solvers": ", ".join(entry.name for entry in recipe.solvers),
         "scale": recipe.scale,
+        "impute": None if recipe.impute == "auto" else recipe.impute,
         "seed": recipe.seed,
         "baseline": recipe.baseline,
     }

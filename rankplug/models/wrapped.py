@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import (
+    ImputeName,
     LabelRankingData,
     Matrix,
     RankingData,
     ScaleName,
     Scaling,
+    fill_missing,
+    fit_imputing,
     fit_scaling,
     row_blocks,
 )
@@ -37,16 +41,22 @@ class ScaledParts(NamedTuple):
     scaling: Scaling | None
 
 
-def scale_parts(train: Data, valid: Data | None, scale: ScaleName) -> ScaledParts:
-    """Scale both as the training data ask for; raises `DataError` as `scaling_for`."""
-    scaling = scaling_for(train, scale, valid)
+def scale_parts(
+    train: Data, valid: Data | None, scale: ScaleName, impute: ImputeName = "none"
+) -> ScaledParts:
+    """Impute and scale both as the training data ask for; raises `DataError` as `scaling_for`."""
+    scaling = scaling_for(train, scale, valid, impute)
     if scaling is None:
         return ScaledParts(train, valid, None)
     return ScaledParts(scaling.of(train), None if valid is None else scaling.of(valid), scaling)
 
 
-def scaling_for(data: Data, scale: ScaleName, valid: Data | None = None) -> Scaling | None:
+def scaling_for(
+    data: Data, scale: ScaleName, valid: Data | None = None, impute: ImputeName = "none"
+) -> Scaling | None:
     """How to scale before training on `data`: as they were prepared, or as `fit_scaling` says.
+
+    With `impute`, missing values become the means or medians of the training data before.
 
     Raises
     ------
@@ -65,7 +75,14 @@ def scaling_for(data: Data, scale: ScaleName, valid: Data | None = None) -> Scal
             f"scale: {scale}, but the training data were scaled already when they were prepared: "
             "leave out scale"
         )
-    return fit_scaling(data.X, scale) if done is None else done
+    if impute == "none":
+        return fit_scaling(data.X, scale) if done is None else done
+    fill = fit_imputing(data.X, impute)
+    if done is not None:
+        fill = fill / done.factor + (0.0 if done.shift is None else done.shift)
+        return replace(done, fill=fill)
+    scaling = fit_scaling(fill_missing(data.X, fill), scale)
+    return replace(scaling or Scaling(None, np.ones(data.n_features)), fill=fill)
 
 
 def predict_data(model: Model, data: Data) -> NDArray[np.float64]:
@@ -79,7 +96,7 @@ def predict_data(model: Model, data: Data) -> NDArray[np.float64]:
     if scaling is None:
         return model.predict(data.X)
     if isinstance(model, ScaledModel) and model.scaling.equals(scaling):
-        return model.model.predict(data.X)
+        return model.model.predict(model.scaling.of(data).X)
     blocks = row_blocks(data.X, _BLOCK_ELEMENTS)
     return np.concatenate([model.predict(scaling.undo(data.X[rows])) for rows in blocks])
 
@@ -127,7 +144,7 @@ class WrappedModel(Model):
 
 
 class ScaledModel(WrappedModel):
-    """Scores unscaled features by a model that was trained on scaled ones.
+    """Scores unscaled features by a model that was trained on scaled (and imputed) ones.
 
     Parameters
     ----------
@@ -141,6 +158,11 @@ class ScaledModel(WrappedModel):
         super().__init__(model)
         self.scaling = scaling
         self.feature_names = model.feature_names
+
+    @property
+    def takes_missing_values(self) -> bool:
+        """If they are imputed, or the model within takes them."""
+        return self.scaling.fill is not None or self.model.takes_missing_values
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """Those of the model: scaling changes no order of importance."""
@@ -156,17 +178,21 @@ class ScaledModel(WrappedModel):
         scaling = {"factor": self.scaling.factor}
         if self.scaling.shift is not None:
             scaling["shift"] = self.scaling.shift
+        if self.scaling.fill is not None:
+            scaling["fill"] = self.scaling.fill
         np.savez(folder / _FILE, allow_pickle=False, **scaling)
-        return {"kind": self.model.kind, "model": extra, "shifted": "shift" in scaling}
+        filled = {"filled": True} if "fill" in scaling else {}  # which 0.1 did not know
+        return {"kind": self.model.kind, "model": extra, "shifted": "shift" in scaling, **filled}
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> ScaledModel:
         model = cls._read_wrapped(folder, header)
-        names = ("factor", "shift") if header.get("shifted") else ("factor",)
-        arrays = load_numbers(folder / _FILE, *names)
+        more = {"shift": "shifted", "fill": "filled"}
+        names = [name for name, key in more.items() if header.get(key)]
+        arrays = load_numbers(folder / _FILE, "factor", *names)
         if any(array.shape != (model.n_features,) for array in arrays.values()):
             raise ModelFormatError(f"{folder / _FILE} does not fit {model.n_features} features")
-        return cls(model, Scaling(arrays.get("shift"), arrays["factor"]))
+        return cls(model, Scaling(arrays.get("shift"), arrays["factor"], arrays.get("fill")))
 
 
 def scaled_model(model: Model, scaling: Scaling | None) -> Model:

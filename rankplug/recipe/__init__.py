@@ -8,6 +8,7 @@ A recipe is a YAML file:
       params: {n_queries: 100}
     metrics: [ndcg@10, map]         # optional; the first is the primary one
     scale: none                     # optional
+    impute: auto                    # optional: what stands for missing values
     seed: 0                         # optional
     baseline: xgboost-pairwise      # optional
     sanity: true                    # optional
@@ -49,6 +50,7 @@ from rankplug.recipe.schema import (
     Dataset,
     Entry,
     Files,
+    ImputeChoice,
     OneFile,
     Pruner,
     Recipe,
@@ -68,6 +70,7 @@ __all__ = [
     "Dataset",
     "Entry",
     "Files",
+    "ImputeChoice",
     "OneFile",
     "Pruner",
     "Recipe",

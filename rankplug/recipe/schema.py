@@ -294,6 +294,9 @@ Competitor: TypeAlias = Annotated[
 ]
 
 
+ImputeChoice: TypeAlias = Literal["auto", "none", "mean", "median"]
+
+
 @dataclass(frozen=True)
 class Recipe(_Section):
     """A whole recipe; `rankplug.recipe.load_recipe` reads and checks one."""
@@ -309,6 +312,10 @@ class Recipe(_Section):
     """The competitors."""
     scale: ScaleName = "none"
     """Scaling of each feature, fitted on the training set; sparse features: "maxabs" only."""
+    impute: ImputeChoice = "auto"
+    """What stands for missing values before features are scaled, "mean" or "median" of the training
+    set: a part of the model. "auto": the median, and nothing for solvers that take missing values;
+    "none": nothing."""
     seed: Seed = 0
     """Seed of every solver."""
     baseline: Line | None = None

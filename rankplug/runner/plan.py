@@ -84,7 +84,7 @@ def make_plan(recipe: Recipe, splits: Splits) -> Plan:
     compare = recipe.compare
     if compare is not None and compare.folds is not None:
         return _plan_folds(splits, compare.folds, recipe)
-    prepared = prepare(splits, recipe.scale)
+    prepared = prepare(splits, recipe)
     seeds = {"": recipe.seed} if compare is None else {f"seed {one}": one for one in compare.seeds}
     parts = tuple(Part(label, seed, lambda: prepared) for label, seed in seeds.items())
     sizes = {split: describe(data) for split, data in splits.items()}
@@ -97,7 +97,7 @@ def _plan_folds(splits: Splits, n: int, recipe: Recipe) -> Plan:
     def part(tested: int) -> Part:
         # Made when it is needed: all folds at once would need n times the memory.
         return Part(
-            f"fold {tested + 1}", recipe.seed, lambda: prepare(folds.splits(tested), recipe.scale)
+            f"fold {tested + 1}", recipe.seed, lambda: prepare(folds.splits(tested), recipe)
         )
 
     parts = tuple(part(tested) for tested in range(n))

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import RankingData
+from rankplug.data import ImputeName, RankingData, ScaleName
 from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.io import read_data
 from rankplug.metrics import parse_metric
 from rankplug.models import ScaledParts, scale_parts
-from rankplug.recipe import Dataset, Files, OneFile, Recipe, Scale, Split
-from rankplug.solver import Data
+from rankplug.recipe import Dataset, Files, ImputeChoice, OneFile, Recipe, Split
+from rankplug.solver import Data, Solver
 
 Splits: TypeAlias = Mapping[str, Data]
 
@@ -138,15 +138,34 @@ def _check_metric(name: str, split: str, data: Data) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Splits as models take them, and training and validation set as solvers do: scaled."""
+    """Splits as models take them; training and validation set as solvers do: imputed and scaled."""
 
     splits: Splits
-    scaled: ScaledParts
+    scale: ScaleName
+    impute: ImputeChoice
+    _parts: dict[ImputeName, ScaledParts] = field(default_factory=dict)
+
+    def imputing_for(self, solver: Solver) -> ImputeName:
+        """What stands for missing values before this solver sees the data."""
+        if self.impute != "auto":
+            return self.impute
+        holes = any(data.has_missing for data in self.splits.values())
+        return "median" if holes and not solver.takes_missing_values() else "none"
+
+    def scaled(self, impute: ImputeName) -> ScaledParts:
+        """The data as the training set asks for; raises `DataError` as `scaling_for`."""
+        if impute not in self._parts:
+            train, valid = self.splits["train"], self.splits.get("valid")
+            self._parts[impute] = scale_parts(train, valid, self.scale, impute)
+        return self._parts[impute]
 
 
-def prepare(splits: Splits, scale: Scale) -> Prepared:
-    """Scale the data as the training set asks for; raises `DataError` as `scaling_for`."""
-    return Prepared(splits, scale_parts(splits["train"], splits.get("valid"), scale))
+def prepare(splits: Splits, recipe: Recipe) -> Prepared:
+    """The data of a training; raises `DataError` as `scaling_for` where solvers see the same."""
+    prepared = Prepared(splits, recipe.scale, recipe.impute)
+    if not any(data.has_missing for data in splits.values()):
+        prepared.scaled("none" if recipe.impute == "auto" else recipe.impute)
+    return prepared
 
 
 @dataclass(frozen=True, eq=False)

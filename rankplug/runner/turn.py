@@ -11,7 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from rankplug.exceptions import RankplugError
+import numpy as np
+
+from rankplug.data import ImputeName, describe_missing
+from rankplug.exceptions import DataWarning, RankplugError, warn_caller
 from rankplug.metrics import measure_data, parse_metric
 from rankplug.models import ScaledParts, predict_data, scaled_model
 from rankplug.recipe import Entry, Recipe, Tune
@@ -19,7 +22,7 @@ from rankplug.report import Outcome, ParetoTrials, TuningSummary
 from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
 from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
-from rankplug.runner.splits import Prepared, Splits
+from rankplug.runner.splits import Splits
 from rankplug.solver import Callback, Data, Solver
 from rankplug.system.interruption import forget_interrupt, raise_if_lost
 from rankplug.tuning import Cost, StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
@@ -38,7 +41,7 @@ class Turn:
 
     `run` takes these steps for each part of the plan:
 
-    1. Prepare the data: the part's splits, scaled as its training set asks for.
+    1. Prepare the data: the part's splits, imputed and scaled as its training set asks for.
     2. Tune the solver on them, if the recipe says so and they are not those of the part before.
     3. Train it, and score its model on all splits.
     4. The first time, measure what the model costs, and the learning curve if it is asked for.
@@ -101,21 +104,36 @@ class Turn:
         for part in self.plan.parts:
             raise_if_lost()
             data = part.prepare()
+            impute = data.imputing_for(self.solver)
+            self._tell_imputing(impute, data.splits, first=not outcomes)
+            scaled = data.scaled(impute)
             outcome = nothing
-            if self.recipe.tune and data is not known and self._searchable(data.scaled.train):
-                solver = self._tune(self.recipe.tune, part, data.splits)
+            if self.recipe.tune and data is not known and self._searchable(scaled.train):
+                solver = self._tune(self.recipe.tune, part, data.splits, impute)
                 outcome = replace(nothing, tuning=self.logs[-1].summary())
             known = data
-            outcome = self._train(outcome, solver, part, data)
+            outcome = self._train(outcome, solver, part, scaled)
+            outcome = score(outcome, self.recipe.metrics, data.splits)
             if not outcomes:
-                outcome = self._add_costs(outcome, solver, part, data)
+                outcome = self._add_costs(outcome, solver, part, scaled, data.splits["test"])
             outcomes.append(outcome)
         return outcomes
 
     def _searchable(self, data: Data) -> set[str]:
         return {*self.solver.tuning_space(data), *self.entry.space} - set(self.entry.held)
 
-    def _tune(self, settings: Tune, part: Part, splits: Splits) -> Solver:
+    def _tell_imputing(self, impute: ImputeName, splits: Splits, *, first: bool) -> None:
+        """Say once what stands for missing values, if there are any."""
+        counts = np.sum([data.count_missing() for data in splits.values()], axis=0)
+        if first and impute != "none" and counts.any():
+            found = describe_missing(counts, splits["train"].feature_names)
+            warn_caller(
+                f"{self.entry.name}: {found}; the {impute} of each column in the training set "
+                "stands for them, in the model too (impute: none leaves them missing)",
+                DataWarning,
+            )
+
+    def _tune(self, settings: Tune, part: Part, splits: Splits, impute: ImputeName) -> Solver:
         """The solver with the parameters that its study finds; raises as `rankplug.tune`."""
         recipe, name = self.recipe, self.entry.name
         log = TrialLog(settings.metric or recipe.primary_metric, settings.costs)
@@ -139,33 +157,34 @@ class Turn:
             path=settings.path and has_path,
             costs=settings.costs,
             scale=recipe.scale,
+            impute=impute,
             resume=self.resume,
             observer=[log, *observers],
             progress=False,
         )
         return result.best_solver
 
-    def _train(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
+    def _train(self, outcome: Outcome, solver: Solver, part: Part, data: ScaledParts) -> Outcome:
         name = self.entry.name
         self.observers.training_started(name, part.label, solver)
         report = partial(self.observers.progress, name)
-        outcome = train(outcome, solver, data.scaled, part.seed, report)
-        return score(outcome, self.recipe.metrics, data.splits)
+        return train(outcome, solver, data, part.seed, report)
 
-    def _add_costs(self, outcome: Outcome, solver: Solver, part: Part, data: Prepared) -> Outcome:
+    def _add_costs(
+        self, outcome: Outcome, solver: Solver, part: Part, data: ScaledParts, test: Data
+    ) -> Outcome:
         assert outcome.result is not None
-        test = data.splits["test"]
         costs = {**outcome.costs, **measure(outcome.result.model, test)}
         if not self.recipe.learning_curve:
             return replace(outcome, costs=costs)
         curve = learning_curve(
             solver,
-            data.scaled.train,
+            data.train,
             test,
             self.recipe.primary_metric,
-            valid=data.scaled.valid,
+            valid=data.valid,
             random_state=part.seed,
-            scaling=data.scaled.scaling,
+            scaling=data.scaling,
         )
         reached = seconds_to_share(curve, self.recipe.primary_metric)
         if reached is not None:

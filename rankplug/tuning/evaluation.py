@@ -14,7 +14,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import ScaleName
+from rankplug.data import ImputeName, ScaleName
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import Measured, Metric, measure_data
 from rankplug.models import ScaledParts, saved_size, scale_parts
@@ -56,17 +56,18 @@ class TuningTask:
     metric: Metric
     costs: tuple[Cost, ...]
     seed: int
+    impute: ImputeName = "none"
 
     @cached_property
     def whole(self) -> ScaledParts:
         """All of the data, scaled; `rankplug.models.scaling_for` says what it raises."""
-        return scale_parts(self.data, self.valid, self.scale)
+        return scale_parts(self.data, self.valid, self.scale, self.impute)
 
     @cached_property
     def folds(self) -> tuple[Fold, ...]:
         """The one fold of `data` and `valid`, or `n_folds` of `data` alone (see `make_folds`)."""
         if self.valid is None:
-            return make_folds(self.data, self.n_folds, self.seed, self.scale)
+            return make_folds(self.data, self.n_folds, self.seed, self.scale, self.impute)
         return (Fold.of(self.whole),)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,6 +84,7 @@ class TuningTask:
             "costs": list(self.costs),
             "seed": self.seed,
             "scale": self.scale,
+            **({} if self.impute == "none" else {"impute": self.impute}),  # 0.1 had none
         }
 
     def check_metric(self) -> None:
@@ -101,7 +103,9 @@ class TuningTask:
         return measure_data(data, scores, name)[name]
 
 
-def make_folds(data: Data, n_folds: int, seed: int, scale: ScaleName) -> tuple[Fold, ...]:
+def make_folds(
+    data: Data, n_folds: int, seed: int, scale: ScaleName, impute: ImputeName = "none"
+) -> tuple[Fold, ...]:
     """Divide the queries (of label ranking: the instances) at random into folds.
 
     Queries without a preference pair, which can neither be learnt from nor be scored by most
@@ -127,7 +131,8 @@ def make_folds(data: Data, n_folds: int, seed: int, scale: ScaleName) -> tuple[F
 
     def fold(number: int) -> Fold:
         train = data.take(np.flatnonzero(fold_of != number))
-        return Fold.of(scale_parts(train, data.take(np.flatnonzero(fold_of == number)), scale))
+        held_out = data.take(np.flatnonzero(fold_of == number))
+        return Fold.of(scale_parts(train, held_out, scale, impute))
 
     return tuple(map(fold, range(n_folds)))
 

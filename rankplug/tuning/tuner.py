@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from rankplug.data import LabelRankingData, RankingData, ScaleName, Task
+from rankplug.data import ImputeName, LabelRankingData, RankingData, ScaleName, Task
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import parse_metric
 from rankplug.models import scaled_model
@@ -69,6 +69,7 @@ _ARGUMENTS: Mapping[str, Parameter] = {
     "n_jobs": Integer(1),
     "seed": Integer(0, 2**32 - 1),
     "scale": Choice(get_args(ScaleName)),
+    "impute": Choice(get_args(ImputeName)),
     "resume": Choice((True, False)),
     "refit": Choice((True, False)),
 }
@@ -97,6 +98,7 @@ def tune(
     path: PathOption = False,
     costs: Sequence[Cost] = (),
     scale: ScaleName = "none",
+    impute: ImputeName = "none",
     resume: bool = False,
     refit: bool = False,
     observer: TuneObserver | Iterable[TuneObserver] = (),
@@ -158,6 +160,8 @@ def tune(
         model, means over folds. Trials are not pruned then.
     scale : "none", "standard", "minmax" or "maxabs"
         Scaling of features, fitted on the training part of each fold.
+    impute : "none", "mean" or "median"
+        What stands for missing values, of the training part of each fold; before scaling.
     resume : bool
         Go on with the study of that name if the storage has it; otherwise that is an error.
         Also for several processes that work on one study: where they see each other, on one
@@ -197,9 +201,10 @@ def tune(
     task_name = getattr(solver, "task", None)
     solver = _copy_solver(solver)
     data = _ranking_data(solver, task_name, data, y, qid, group, sample_weight)
-    solver.check(data)
+    if impute == "none":
+        solver.check(data)
     check_validation(data, valid)
-    task = TuningTask(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed)
+    task = TuningTask(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed, impute)
     train, held_out, scaling = task.whole
     searched = read_space(solver, space, train)
     solver.set_params(**searched.fixed).check(train)
