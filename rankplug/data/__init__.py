@@ -21,8 +21,9 @@ from rankplug.data.arrays import (
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.blocks import Block, JoinedMatrix, OneHotMatrix
 from rankplug.data.imputing import ImputeName, fill_missing, fit_imputing
-from rankplug.data.labels import LabelRankingData, relevance_of_ranks
+from rankplug.data.labels import LabelRankingData
 from rankplug.data.missing import count_missing, describe_missing
+from rankplug.data.preferences import Preferences, read_preferences, relevance_of_ranks
 from rankplug.data.queries import expand_group, group_queries, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
@@ -36,6 +37,7 @@ __all__ = [
     "Matrix",
     "OneHotMatrix",
     "PreferenceData",
+    "Preferences",
     "RankingData",
     "ScaleName",
     "Scaling",
@@ -58,6 +60,7 @@ __all__ = [
     "no_pairs",
     "no_pairs_count",
     "rank_in_queries",
+    "read_preferences",
     "real_array",
     "real_vector",
     "refuse_missing",

@@ -10,18 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankplug.data import tables
-from rankplug.data.arrays import (
-    Matrix,
-    matrix_with_holes,
-    plain_array,
-    real_array,
-    stack_rows,
-    take_rows,
-)
+from rankplug.data.arrays import Matrix, matrix_with_holes, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
-from rankplug.data.queries import integers_or_strings
-from rankplug.exceptions import DataError, DataWarning, warn_caller
+from rankplug.data.preferences import read_preferences
+from rankplug.exceptions import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +48,7 @@ class LabelRankingData(PreferenceData):
         *,
         labels: Sequence[Any] | NDArray[Any] | None = None,
         ranks: bool | None = None,
+        orders: bool | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> LabelRankingData:
         """Check the arrays.
@@ -66,13 +59,18 @@ class LabelRankingData(PreferenceData):
             Features; they may be missing (NaN, or null in a table), for solvers that take that.
         Y : array-like of shape (n_samples, n_labels) or (n_samples,)
             Relevance of each label (NaN: not compared), or one class per instance, which
-            makes that class relevant (1) and every other one not (0).
+            makes that class relevant (1) and every other one not (0); or orders of names: texts
+            such as ``"a>b=c"``, or columns, and lists, with the names on each place, the best
+            first. Labels that an order does not name are not compared; places may be empty.
         labels : sequence, optional
             Names of the columns of a two-dimensional `Y`.
         ranks : bool, optional
             Whether a two-dimensional `Y` holds ranks from 1, the best; relevance is then the number
             of labels minus the rank. If it is not said, `Y` is relevance, and a `DataWarning` tells
             when it looks like ranks.
+        orders : bool, optional
+            Whether `Y` holds orders of names. If it is not said, texts that all have the form
+            ``a>b`` do, and columns of texts.
         feature_names : sequence of str, optional
 
         Raises
@@ -81,35 +79,9 @@ class LabelRankingData(PreferenceData):
             If lengths differ or values are infinite.
         """
         matrix, names, has_missing = matrix_with_holes(X, feature_names)
-        n_samples = matrix.shape[0]
-        if tables.is_table(Y):
-            labels = tables.column_names(Y) if labels is None else labels
-            Y = tables.to_matrix(Y)
-        values = plain_array(Y, "relevance Y")
-        if values.ndim == 1:
-            if ranks:
-                raise DataError("ranks=True needs a Y with a column for each label, not classes")
-            relevance, label_array = _one_hot(values)
-        elif values.ndim == 2:
-            relevance = real_array(values, "relevance Y", allow_nan=True)
-            if ranks:
-                relevance = relevance_of_ranks(relevance, "Y", range(relevance.shape[1]))
-            elif ranks is None and _look_like_ranks(relevance):
-                warn_caller(
-                    f"each row of Y holds the numbers from 1 to {relevance.shape[1]}, as ranks do, "
-                    f"and is taken as relevance: {relevance.shape[1]} is the best; if 1 is, pass "
-                    "ranks=True, else ranks=False",
-                    DataWarning,
-                )
-            label_array = np.arange(values.shape[1]) if labels is None else np.asarray(labels)
-        else:
-            raise DataError(f"relevance Y has {values.ndim} dimensions; it needs one or two")
-        if relevance.shape[0] != n_samples:
-            raise DataError(f"X has {n_samples} rows but Y has {relevance.shape[0]}")
-        if len(label_array) != relevance.shape[1]:
-            raise DataError(
-                f"Y has {relevance.shape[1]} columns but {len(label_array)} labels are named"
-            )
+        relevance, label_array, _ = read_preferences(Y, labels, ranks=ranks, orders=orders)
+        if relevance.shape[0] != matrix.shape[0]:
+            raise DataError(f"X has {matrix.shape[0]} rows but Y has {relevance.shape[0]}")
         return cls(matrix, relevance, label_array, names).noting_missing(has_missing)
 
     @property
@@ -182,46 +154,3 @@ class LabelRankingData(PreferenceData):
         """The instances of several data sets with the same labels, one after the other."""
         X = stack_rows([part.X for part in parts])
         return replace(parts[0], X=X, relevance=np.concatenate([part.relevance for part in parts]))
-
-
-def relevance_of_ranks(
-    ranks: NDArray[np.float64], what: str, names: Sequence[Any]
-) -> NDArray[np.float64]:
-    """The relevance of ranks of shape (n_samples, n_labels) from 1, the best; NaN stays.
-
-    Raises
-    ------
-    DataError
-        If a rank is not between 1 and the number of labels.
-    """
-    n_labels = ranks.shape[1]
-    wrong = np.argwhere((ranks < 1) | (ranks > n_labels))
-    if wrong.size:
-        row, label = wrong[0]
-        raise DataError(
-            f"{what}, row {row}, column {names[label]!r}: {ranks[row, label]:g} is not a rank "
-            f"from 1 to {n_labels}; leave out ranks=True if the columns hold relevance"
-        )
-    relevance: NDArray[np.float64] = n_labels - ranks
-    return relevance
-
-
-def _look_like_ranks(values: NDArray[np.float64]) -> bool:
-    """Whether each row is a permutation of 1, 2, ..., k."""
-    k = values.shape[1]
-    return k > 1 and bool(np.all(np.sort(values, axis=1) == np.arange(1.0, k + 1)))
-
-
-def _one_hot(classes: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    if classes.dtype.kind == "f" and not np.isfinite(classes).all():
-        raise DataError(f"class is missing (NaN) at row {np.flatnonzero(~np.isfinite(classes))[0]}")
-    if classes.dtype.kind in "OT":
-        classes = integers_or_strings(classes.astype(object), "class")
-    if classes.dtype.kind not in "iufbU":
-        raise DataError(
-            f"classes must be integers, floats, booleans or strings, not of type {classes.dtype}"
-        )
-    labels, inverse = np.unique(classes, return_inverse=True)
-    relevance = np.zeros((len(classes), len(labels)))
-    relevance[np.arange(len(classes)), inverse] = 1.0
-    return relevance, labels

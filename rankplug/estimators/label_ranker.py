@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import LabelRankingData, Task, real_vector, tables
+from rankplug.data import LabelRankingData, Preferences, Task, read_preferences, real_vector
 from rankplug.estimators.answers import check_k, split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
@@ -32,12 +32,14 @@ class LabelRanker(SolverEstimator):
         The same, if trained on classes.
     ranks_ : bool
         Whether `fit` and `score` take ranks from 1, the best, instead of relevance.
+    orders_ : bool or None
+        Whether they take orders of names, as `fit` was told; None lets the values say it.
     """
 
     task: ClassVar[Task] = "label-ranking"
 
     __metadata_request__fit = dict.fromkeys(
-        ("ranks", "eval_set", "init", "callbacks", "verbose"), True
+        ("ranks", "orders", "eval_set", "init", "callbacks", "verbose"), True
     )
     __metadata_request__score = {"sample_weight": True}
 
@@ -57,7 +59,7 @@ class LabelRanker(SolverEstimator):
         estimator = super().from_model(model, solver)
         labels = getattr(estimator.model_, "labels", None)
         estimator.labels_ = np.arange(estimator.model_.n_labels or 0) if labels is None else labels
-        estimator.ranks_ = ranks
+        estimator.ranks_, estimator.orders_ = ranks, None
         return estimator
 
     def fit(
@@ -66,6 +68,7 @@ class LabelRanker(SolverEstimator):
         Y: Any,
         *,
         ranks: bool | None = None,
+        orders: bool | None = None,
         eval_set: Any = None,
         init: Any = None,
         callbacks: Any = None,
@@ -78,10 +81,15 @@ class LabelRanker(SolverEstimator):
         X : array, sparse matrix or table of shape (n_samples, n_features)
         Y : array-like or table of shape (n_samples, n_labels) or (n_samples,)
             Relevance of each label, the higher, the better, NaN for labels that are not
-            compared; or one class per row, which is preferred to every other.
+            compared; or one class per row, which is preferred to every other; or orders of names,
+            texts such as ``"a>b=c"``, or columns, and lists, with the names on each place, the
+            best first. Labels that an order does not name are not compared; places may be empty.
         ranks : bool, optional
             Whether a two-dimensional `Y` holds ranks from 1, the best, here and in `score`. If it
             is not said, `Y` is relevance, and a `DataWarning` tells when it looks like ranks.
+        orders : bool, optional
+            Whether `Y` holds orders of names, here and in `score`. If it is not said, texts that
+            all have the form ``a>b`` do, and columns of texts.
         eval_set : (X, Y) or [(X, Y), ...], optional
             Validation data, measured each iteration in `evals_result_`. Solvers that stop early do
             it by the last of several.
@@ -103,12 +111,12 @@ class LabelRanker(SolverEstimator):
         solver, init = self._new_solver(), model_to_go_on_from(init)
         callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set)
         self._require_target(Y)
-        data = LabelRankingData.from_arrays(
-            self._features(X, reset=True), Y, ranks=ranks, feature_names=self._names()
-        )
-        self.ranks_ = bool(ranks)
+        features = self._features(X, reset=True)
+        target = read_preferences(Y, ranks=ranks, orders=orders)
+        data = self._with_target(features, target)
+        self.ranks_, self.orders_ = bool(ranks), orders
         self.labels_ = data.labels
-        if np.ndim(Y) == 1:
+        if target.are_classes:
             self.classes_ = data.labels
             if len(self.classes_) == 1:
                 (only,) = self.classes_.tolist()
@@ -193,9 +201,10 @@ class LabelRanker(SolverEstimator):
             If the data are not valid or no row prefers a label.
         """
         check_is_fitted(self)
-        data = self._data(X, y)
+        target = self._target(y)
+        data = self._with_target(self._features(X), target)
         scores = self.model_.predict(data.X)
-        metric = "top1_error" if np.ndim(y) == 1 else "kendall_tau"
+        metric = "top1_error" if target.are_classes else "kendall_tau"
         values = per_instance(data.relevance, scores, metric)[metric]
         if metric == "top1_error":
             values = 1.0 - values
@@ -206,19 +215,19 @@ class LabelRanker(SolverEstimator):
 
     def _data(self, X: Any, Y: Any) -> LabelRankingData:
         """Data with the labels of the training data."""
-        self._require_target(Y)
-        features = self._features(X)
-        if np.ndim(Y) == 1:
-            Y = self._one_hot(np.asarray(Y).tolist())
-        elif tables.is_table(Y) and self.labels_.dtype.kind == "U":
-            Y = tables.to_matrix(Y, self.labels_.tolist())
-        return LabelRankingData.from_arrays(
-            features, Y, labels=self.labels_, ranks=self.ranks_, feature_names=self._names()
-        )
+        return self._with_target(self._features(X), self._target(Y))
 
-    def _one_hot(self, classes: list[Any]) -> NDArray[np.float64]:
-        position = {label: j for j, label in enumerate(self.labels_.tolist())}
-        unknown = sorted({repr(label) for label in classes if label not in position})
-        if unknown:
-            raise DataError(f"Y has classes that training had not: {', '.join(unknown)}")
-        return np.eye(len(position))[[position[label] for label in classes]]
+    def _target(self, Y: Any) -> Preferences:
+        """The relevance of the labels of the training data."""
+        self._require_target(Y)
+        return read_preferences(Y, known=self.labels_, ranks=self.ranks_, orders=self.orders_)
+
+    def _with_target(self, features: Any, target: Preferences) -> LabelRankingData:
+        return LabelRankingData.from_arrays(
+            features,
+            target.relevance,
+            labels=target.labels,
+            ranks=False,
+            orders=False,
+            feature_names=self._names(),
+        )

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix, RankingData, relevance_of_ranks
+from rankplug.data import (
+    LabelRankingData,
+    Matrix,
+    RankingData,
+    read_preferences,
+    relevance_of_ranks,
+)
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import DEFAULT_QID, label_roles, query_roles, read_columns
 from rankplug.io.files import InputFile, Paths, input_files, refuse_unfit
@@ -110,6 +116,7 @@ def read_label_data(
     format: str | None = None,  # noqa: A002
     labels: str | Sequence[str] | None = None,
     ranks: bool | None = None,
+    orders: bool | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
     zero_based: bool = False,
@@ -124,12 +131,15 @@ def read_label_data(
     path, format, features, n_features, zero_based, dense, dtype
         As for `read_data`.
     labels : str or sequence of str
-        Of a table: the column that holds the class, or one column for each label. Of svmlight
-        text: None, the first number of a line is the class.
+        Of a table: the column that holds the class, or the order of names, such as ``a>b=c``; or
+        one column for each label. Of svmlight text: None, the first number of a line is the class.
     ranks : bool, optional
         Whether the label columns hold ranks from 1, the best; relevance is the number of labels
         minus the rank. Missing values mean that the label is not compared. If it is not said, they
         hold relevance, and a `DataWarning` tells when it looks like ranks.
+    orders : bool, optional
+        Whether the one column holds orders of names; if it is not said, texts that all have the
+        form ``a>b`` do. Labels that an order does not name are not compared.
     like : LabelRankingData, optional
         Data read before, for training: the new data get the same features and classes.
 
@@ -145,20 +155,24 @@ def read_label_data(
     where = ", ".join(map(str, files))
     form = _Form.of(n_features, like, dense, dtype)
     if format_ == "svmlight":
-        refuse_unfit(format_, labels=labels, ranks=ranks or None, features=features)
+        refuse_unfit(
+            format_, labels=labels, ranks=ranks or None, orders=orders or None, features=features
+        )
         X, values, ids = form.read_text(files)
         if ids is not None:
             raise DataError(f"{where}: query ids are for read_data, which reads ranking data")
-        return _class_data(where, X, _whole(values), form, like)
+        return _class_data(where, X, _whole(values), form, like, orders=False)
     if labels is None:
         raise ParameterError("name the class column, labels='...', or columns, labels=['...']")
+    if orders and not isinstance(labels, str):
+        raise ParameterError("orders=True needs the name of the column of orders: labels='...'")
     refuse_unfit(format_, n_features=n_features)
     choose = partial(label_roles, labels=labels, features=features, like=form.feature_names)
     roles, columns = read_columns(files, format_, choose, form.dtype)
     form = replace(form, feature_names=roles.features)
     X = form.shape(columns.features)
     if columns.ids is not None:
-        return _class_data(where, X, columns.ids, form, like)
+        return _class_data(where, X, columns.ids, form, like, orders=orders)
     relevance = columns.relevance
     if ranks:
         relevance = relevance_of_ranks(relevance, where, roles.relevance)
@@ -239,10 +253,24 @@ def _open_like(path: str | os.PathLike[str], like: RankingData | None) -> Rankin
 
 
 def _class_data(
-    where: str, X: Matrix, classes: NDArray[Any], form: _Form, like: LabelRankingData | None
+    where: str,
+    X: Matrix,
+    classes: NDArray[Any],
+    form: _Form,
+    like: LabelRankingData | None,
+    *,
+    orders: bool | None,
 ) -> LabelRankingData:
-    if like is None:
-        return LabelRankingData.from_arrays(X, classes, feature_names=form.feature_names)
+    try:
+        read = read_preferences(classes, orders=orders)
+        if like is not None and not read.are_classes:
+            read = read_preferences(classes, known=like.labels, orders=True)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    if like is None or not read.are_classes:
+        return LabelRankingData.from_arrays(
+            X, read.relevance, labels=read.labels, ranks=False, feature_names=form.feature_names
+        )
     labels = like.labels
     if classes.dtype.kind != labels.dtype.kind:
         classes, labels = classes.astype(np.str_), labels.astype(np.str_)

@@ -336,3 +336,19 @@ class Wrapper:
 
     def predict(self, data, params=None):
         return self.inner.predict(data)
+
+
+def test_orders_of_names_are_answered_with_the_names(tmp_path):
+    """From texts to a ranker, its saved model and what MLflow loads of it: the same names."""
+    orders = [">".join(np.array(LABELS)[np.argsort(-row)]) for row in LABEL_MODEL.predict(FRAME)]
+    for solver in ("sopopo", "xgboost-pairwise"):
+        ranker = rankplug.LabelRanker(solver, random_state=0).fit(FRAME, orders)
+        names = ranker.predict_order(FRAME)
+        loaded = pyfunc(ranker, tmp_path / solver)
+        best = loaded.predict(FRAME, params={"output": "top_k", "k": 4})
+        assert best["label"].tolist() == names.ravel().tolist()
+        ranks = loaded.predict(FRAME, params={"output": "rank"})
+        assert ranks.columns.tolist() == LABELS
+        assert [list(row.sort_values().index) for _, row in ranks.iterrows()] == names.tolist()
+        best = ranker.top_k(FRAME, 4)
+        assert best["label"].tolist() == names.ravel().tolist()

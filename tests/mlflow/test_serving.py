@@ -22,7 +22,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 
 import rankplug.mlflow
-from rankplug import Ranker, cli
+from rankplug import LabelRanker, Ranker, cli
 from rankplug.mlflow import serving
 from rankplug.models import LinearModel
 
@@ -294,6 +294,19 @@ def invocations(request, tmp_path_factory):
     guarded = serving._guard(inspect.unwrap(scoring_server.invocations), scoring_server)
     schema = model.metadata.get_input_schema()
     return lambda body, content_type=JSON: guarded(body, content_type, model, schema)
+
+
+def test_labels_are_answered_by_their_names(tmp_path):
+    table = FRAME[["a", "b", "c"]]
+    ranker = LabelRanker(random_state=0).fit(table, ["x>y>z", "z>y", "y>x>z", "y>x"])
+    rankplug.mlflow.save_model(ranker, tmp_path / "saved")
+    model = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+    guarded = serving._guard(inspect.unwrap(scoring_server.invocations), scoring_server)
+    asked = {"inputs": table.to_dict("list"), "params": {"output": "top_k", "k": 3}}
+    answer = guarded(encoded(asked), JSON, model, model.metadata.get_input_schema())
+    best = pd.DataFrame(json.loads(answer.response)["predictions"])
+    assert best["label"].tolist() == ranker.predict_order(table).ravel().tolist()
+    assert best["row"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
 @pytest.mark.parametrize("invocations", ["open"], indirect=True)
