@@ -20,6 +20,7 @@ _HOME = {
     "SolverResult": "solver",
     "SolverTags": "solver",
     "TuneResult": "tuning",
+    "compare": "mlflow",
     "list_solvers": "solver",
     "load_model": "models",
     "make_solver": "solver",
@@ -41,6 +42,7 @@ __all__ = [
     "SolverTags",
     "TuneResult",
     "__version__",
+    "compare",
     "list_solvers",
     "load_model",
     "make_solver",
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from rankplug.data import LabelRankingData, RankingData
     from rankplug.estimators import LabelRanker, Ranker
     from rankplug.io import prepare, read_data, read_label_data, write_data
+    from rankplug.mlflow import compare
     from rankplug.models import load_model
     from rankplug.solver import Solver, SolverResult, SolverTags, list_solvers, make_solver, path
     from rankplug.tuning import TuneResult, tune

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -92,7 +91,7 @@ def run_recipe(
     """
     from rankplug.recipe import OneFile
     from rankplug.report import to_text
-    from rankplug.runner import DataLines, latest_output, new_output, run
+    from rankplug.runner import DataLines, latest_output, new_output, run, where_to_look
 
     folder: AbstractContextManager[Path]
     if args.output:
@@ -129,12 +128,8 @@ def run_recipe(
             search=search,
         )
     print(to_text(report))
-    print(f"report: {output / 'report.html'}")
-    if isinstance(recipe.data, OneFile):
-        print(f"recipe: {output / 'recipe.yaml'}")
-    if models is not None:
-        print("\n".join(models.lines()))
-    print(f"runs:   {_how_to_see(observer.tracking_uri)}")
+    saved = () if models is None else models.lines()
+    print("\n".join(where_to_look(recipe, output, observer.tracking_uri, saved)))
     return report, output, observer
 
 
@@ -143,13 +138,6 @@ def exit_status(report: Report) -> int:
     if report.interrupted:
         return INTERRUPTED
     return FAILED if report.failed else 0
-
-
-def _how_to_see(tracking_uri: str) -> str:
-    """A tracking server shows its runs itself, any other store needs one."""
-    if tracking_uri.startswith("http"):
-        return tracking_uri
-    return f"mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}"
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -15,6 +15,7 @@ _HOME = {
     "PARAMS": "pyfunc",
     "_load_pyfunc": "flavor",
     "autolog": "autologging",
+    "compare": "comparing",
     "get_default_conda_env": "flavor",
     "get_default_pip_requirements": "flavor",
     "load_model": "flavor",
@@ -27,6 +28,7 @@ __all__ = [
     "PARAMS",
     "_load_pyfunc",
     "autolog",
+    "compare",
     "get_default_conda_env",
     "get_default_pip_requirements",
     "load_model",
@@ -36,6 +38,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from rankplug.mlflow.autologging import autolog
+    from rankplug.mlflow.comparing import compare
     from rankplug.mlflow.flavor import (
         FLAVOR_NAME,
         _load_pyfunc,

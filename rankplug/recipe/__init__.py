@@ -59,6 +59,7 @@ from rankplug.recipe.schema import (
     json_schema,
 )
 from rankplug.recipe.starting import Start, choice_in_words, first_recipe, is_data
+from rankplug.recipe.values import is_name
 from rankplug.tuning import Cost, Sampler
 from rankplug_recipes import packaged_recipes
 
@@ -83,6 +84,7 @@ __all__ = [
     "choose_columns",
     "first_recipe",
     "is_data",
+    "is_name",
     "json_schema",
     "load_recipe",
     "packaged_recipes",

@@ -284,7 +284,7 @@ def _propose(columns: Sequence[Column], label: str | None, qid: str | None) -> s
     if not best:
         names = ", ".join(column.name for column in columns)
         return f"{question} Name it with {' and '.join(asked)}; columns: {names}"
-    keys = " and ".join(repr(option.removeprefix("--")) for option in asked)
+    keys = ", ".join(option.removeprefix("--") for option in asked)
     lines = [
         (f"{option} {one.name}", _as_queries(one) if option == "--qid" else str(one))
         for option, found in asked.items()
@@ -292,7 +292,7 @@ def _propose(columns: Sequence[Column], label: str | None, qid: str | None) -> s
     ]
     width = max(len(named) for named, _ in lines)
     listed = "".join(f"\n  {named:{width}}  {said}" for named, said in lines)
-    return f"{question} Likely {' '.join(best)} (in a recipe, keys {keys} of 'data'):{listed}"
+    return f"{question} Likely {' '.join(best)} (in recipes and in Python: {keys}):{listed}"
 
 
 def _as_queries(column: Column) -> str:

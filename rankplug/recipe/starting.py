@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rankplug.exceptions import DataError, RankplugError
 from rankplug.io import open_prepared, read_table
@@ -35,9 +35,11 @@ def first_recipe(
     data: str | os.PathLike[str],
     recipe: str | os.PathLike[str],
     *,
+    table: Any = None,
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
+    drop: Sequence[str] = (),
 ) -> Start:
     """A recipe that trains the usual solvers on one file, which is split by query.
 
@@ -48,8 +50,12 @@ def first_recipe(
         `rankplug.prepare` has made.
     recipe : path
         Where the recipe is going to stand: the path of `data` in it is relative to its folder.
+    table : pyarrow.Table, optional
+        What stands in the file, or is going to: it is not read again.
     label, qid, weight : str, optional
         Columns of a table.
+    drop : sequence of str
+        Columns that are no features.
 
     Raises
     ------
@@ -59,7 +65,11 @@ def first_recipe(
     path = Path(data)
     if path.is_dir():
         open_prepared(path)
-    format_ = None if path.is_dir() else InputFile(path).find_format()
+    format_ = None
+    if table is not None:
+        format_ = "parquet"
+    elif not path.is_dir():
+        format_ = InputFile(path).find_format()
     given = {"--label": label, "--qid": qid, "--weight": weight}
     if format_ in (None, "svmlight"):
         named = [option for option, column in given.items() if column is not None]
@@ -67,9 +77,16 @@ def first_recipe(
             raise DataError(f"{path}: {', '.join(named)}: the data have no columns, leave it out")
         return Start("\n".join(_text(path, Path(recipe), None, weight)), ())
     try:
-        choice = choose_columns(read_table(path, format_), label=label, qid=qid, weight=weight)
+        choice = choose_columns(
+            read_table(path, format_) if table is None else table,
+            label=label,
+            qid=qid,
+            weight=weight,
+            drop=drop,
+        )
     except DataError as error:
-        where = "" if str(error).startswith(str(path)) else f"{path}: "
+        known = table is not None or str(error).startswith(str(path))
+        where = "" if known else f"{path}: "
         raise DataError(f"{where}{error}") from None
     text = "\n".join(_text(path, Path(recipe), choice, weight))
     return Start(text, choice_in_words(path, choice))

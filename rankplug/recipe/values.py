@@ -126,9 +126,13 @@ def _check_line(value: Any) -> Any:
     return value
 
 
+def is_name(value: Any) -> bool:
+    """Whether it is a name that a folder may have."""
+    return isinstance(value, str) and re.fullmatch(r"\w[\w .-]*", value) is not None
+
+
 def _check_name(name: str) -> str:
-    """A name that a folder may have."""
-    if not re.fullmatch(r"\w[\w .-]*", name):
+    if not is_name(name):
         raise _wrong("must be of letters, digits, '_', '-', '.' and blanks")
     return name
 

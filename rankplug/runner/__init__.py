@@ -10,6 +10,7 @@ from rankplug.runner.output import (
     default_output,
     latest_output,
     new_output,
+    where_to_look,
 )
 from rankplug.runner.splits import Splits, load_splits
 
@@ -27,4 +28,5 @@ __all__ = [
     "load_splits",
     "new_output",
     "run",
+    "where_to_look",
 ]

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from scipy import sparse
 from rankplug.exceptions import ParameterError
 from rankplug.io.files import replacing
 from rankplug.metrics import parse_metric
-from rankplug.recipe import Recipe
+from rankplug.recipe import OneFile, Recipe
 from rankplug.report import REPORT_FILES, Outcome
 from rankplug.runner.splits import Splits
 from rankplug.solver import Data
@@ -80,6 +81,32 @@ def claim_output(folder: Path, *, resume: bool) -> Iterator[None]:
         if not resume:
             require_no_report(folder)
         yield
+
+
+def where_to_look(
+    recipe: Recipe, folder: Path, tracking_uri: str, models: Iterable[str] = ()
+) -> list[str]:
+    """Lines on where the results of a run are.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    folder : Path
+        The output folder.
+    tracking_uri : str
+    models : iterable of str
+        Lines on saved models.
+    """
+    lines = [f"report: {folder / 'report.html'}"]
+    if isinstance(recipe.data, OneFile):
+        lines.append(f"recipe: {folder / 'recipe.yaml'}")
+    # A tracking server shows its runs itself, any other store needs one.
+    shown = f"mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}"
+    return [
+        *lines,
+        *models,
+        f"runs:   {tracking_uri if tracking_uri.startswith('http') else shown}",
+    ]
 
 
 def latest_output(recipe: Recipe, kind: str = "") -> Path:

@@ -157,14 +157,16 @@ def test_without_label_and_query_those_that_are_likely_are_listed():
     lines = str(caught.value).splitlines()
     assert lines[0] == (
         "which column holds the relevance of each row and its query? Likely --label grade "
-        "--qid query_id (in a recipe, keys 'label' and 'qid' of 'data'):"
+        "--qid query_id (in recipes and in Python: label, qid):"
     )
     assert lines[1].split(maxsplit=2) == ["--label", "grade", "whole numbers from 0 to 4"]
     assert not any("in_stock" in line or "title" in line for line in lines)
     assert any(line.split()[:2] == ["--qid", "query_id"] for line in lines)
     with pytest.raises(DataError, match=r"which column holds its query\? Likely --qid query_id"):
         choose_columns(table, label="grade")
-    with pytest.raises(DataError, match=r"Likely --label grade \(in a recipe, keys 'label' of"):
+    with pytest.raises(
+        DataError, match=r"Likely --label grade \(in recipes and in Python: label\)"
+    ):
         choose_columns(table, qid="query_id")
     with pytest.raises(DataError, match="Name it with --label and --qid; columns: a"):
         choose_columns(pa.table({"a": ["x", "y"]}))

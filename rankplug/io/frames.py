@@ -1,0 +1,68 @@
+"""Frames of any library as Arrow tables, and as Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rankplug.data import tables
+from rankplug.exceptions import DataError
+from rankplug.io.files import replacing
+
+
+def arrow_table(frame: Any) -> Any:
+    """A frame of pandas or polars as an Arrow table; Arrow's own as it is.
+
+    A column of pandas whose values are of several kinds becomes text.
+
+    Raises
+    ------
+    DataError
+        If it is no table, or has no rows.
+    """
+    import pyarrow as pa
+
+    if hasattr(frame, "dask"):
+        raise DataError("data are on a cluster: use rankplug.dask.compare, or data.compute()")
+    frame = frame.collect() if hasattr(frame, "collect_schema") and not _has_rows(frame) else frame
+    if not tables.is_table(frame):
+        raise DataError(
+            f"data must be a table of pandas, polars or Arrow, or the path of a file, not a "
+            f"{type(frame).__name__}"
+        )
+    if isinstance(frame, pa.RecordBatch):
+        table = pa.Table.from_batches([frame])
+    elif isinstance(frame, pa.Table):
+        table = frame
+    elif hasattr(frame, "to_arrow"):
+        table = frame.to_arrow()
+    else:
+        names = tables.column_names(frame)
+        columns = [_arrow_column(frame.iloc[:, at]) for at in range(len(names))]
+        table = pa.table(columns, names=names)
+    if table.num_rows == 0:
+        raise DataError("the table has no rows")
+    return table
+
+
+def write_frame(table: Any, path: Path) -> None:
+    """Write an Arrow table as a Parquet file, whole or not at all."""
+    from pyarrow import parquet
+
+    with replacing(path) as stream:
+        parquet.write_table(table, stream)
+
+
+def _has_rows(frame: Any) -> bool:
+    """Whether its rows are there: those of a LazyFrame are not."""
+    return hasattr(frame, "to_arrow")
+
+
+def _arrow_column(column: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        texts = [None if tables.is_missing(value) else str(value) for value in column]
+        return pa.array(texts, pa.string())

@@ -1,0 +1,193 @@
+"""`compare`: a table is split, solvers are trained on it, compared and tracked, in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rankplug.exceptions import ParameterError, RankplugError, UnknownNameError
+from rankplug.io.frames import arrow_table, write_frame
+from rankplug.metrics import parse_metric
+from rankplug.mlflow.models_folder import ModelsFolder
+from rankplug.mlflow.store import resolve_tracking_uri
+from rankplug.mlflow.tracking import MlflowObserver
+from rankplug.recipe import (
+    Compare,
+    Entry,
+    OneFile,
+    Recipe,
+    Tune,
+    first_recipe,
+    is_name,
+    parse_recipe,
+)
+from rankplug.report import REPORT_FILES, Report, to_text
+from rankplug.runner import DataLines, new_output, run, where_to_look
+from rankplug.solver import Solver, solver_class
+from rankplug.tuning import plain
+
+Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
+
+_FRAME = Path("data.parquet")
+
+
+def compare(
+    data: Any,
+    *,
+    label: str | None = None,
+    qid: str | None = None,
+    weight: str | None = None,
+    drop: Sequence[str] = (),
+    solvers: Solvers | None = None,
+    metrics: Sequence[str] = (),
+    baseline: str | None = None,
+    folds: int | None = None,
+    n_trials: int | None = None,
+    seed: int = 0,
+    name: str = "data",
+    output: str | os.PathLike[str] | None = None,
+    tracking_uri: str | None = None,
+    progress: bool = True,
+) -> Report:
+    """Train solvers on a table and compare them, as ``rankplug run FILE`` does.
+
+    Queries are divided at random into training (60 %), validation and test set; the columns that
+    can be features are chosen, and a line is printed for each of the others, see
+    `rankplug.recipe.choose_columns`. Solvers that take no missing values get means in their
+    place, and all get scaled features; both are parts of their models. The table of results is
+    printed; report, models, MLflow's runs and a recipe to go on with are in the output folder.
+
+    Parameters
+    ----------
+    data : pandas, polars or Arrow table, or path
+        A row for each document of a query. A table is kept as ``data.parquet`` in the output
+        folder.
+    label, qid : str, optional
+        Columns of the relevance and of the query; "label" and "qid" if omitted.
+    weight : str, optional
+        Column of the query weight.
+    drop : sequence of str
+        Columns that are no features.
+    solvers : iterable of str or Solver, or mapping of them by name, optional
+        By default ``tree-tron``, ``xgboost-pairwise`` and, if it is installed and labels are
+        grades, ``lightgbm-lambdarank``.
+    metrics : sequence of str
+        Names of `rankplug.metrics`, the primary one first; by default as in recipes.
+    baseline : str, optional
+        Name of the solver that the others are compared with; by default ``xgboost-pairwise`` if
+        it takes part, else the first.
+    folds : int, optional
+        Test every query once, in so many folds, instead of the test set only.
+    n_trials : int, optional
+        Tune every solver in so many trials before.
+    seed : int
+        Of the split and of the solvers.
+    name : str
+        What report, folder and run are called.
+    output : path, optional
+        Folder for the files; ``rankplug-output/NAME-DATE-TIME`` if omitted.
+    tracking_uri : str, optional
+        MLflow's store; ``MLFLOW_TRACKING_URI``, or a file beside the output, if omitted.
+    progress : bool
+        Show bars if standard error is a terminal.
+
+    Returns
+    -------
+    Report
+        ``outcomes`` has the results: ``outcome.result.model`` is a trained model.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be read or split, or it is not said which columns hold label and
+        queries: then those that are likely are listed.
+    ParameterError, UnknownNameError
+        If an argument has a value that it cannot have.
+
+    Examples
+    --------
+    >>> report = rankplug.compare(df, label="grade", qid="query_id")  # doctest: +SKIP
+    """
+    if not is_name(name):
+        raise ParameterError(f"name={name!r} must be of letters, digits, '_', '-', '.' and blanks")
+    from_file = isinstance(data, str | os.PathLike)
+    table = None if from_file else arrow_table(data)
+    entries = None if solvers is None else _entries(solvers)
+    canonical = tuple(str(parse_metric(metric)) for metric in metrics)
+    source = data if from_file else _FRAME
+    start = first_recipe(
+        source, "recipe.yaml", table=table, label=label, qid=qid, weight=weight, drop=drop
+    )
+    with _output_folder(output, name) as folder:
+        if table is not None:
+            write_frame(table, folder / _FRAME)
+        recipe = parse_recipe(
+            start.text, name, "recipe", Path.cwd() if from_file else folder.absolute()
+        )
+        recipe = _with_solvers(replace(recipe, metrics=canonical, seed=seed), entries, baseline)
+        if n_trials is not None:
+            recipe = replace(recipe, tune=Tune(n_trials=n_trials))
+        if folds is not None:
+            recipe = replace(recipe, compare=Compare(folds=folds))
+        home = folder.parent if output is None else folder
+        tracker = MlflowObserver(folder, resolve_tracking_uri(home, tracking_uri))
+        models = ModelsFolder(folder)
+        observers = [DataLines(start.lines), tracker, models]
+        report = run(recipe, observer=observers, progress=progress, output=folder)
+    print(to_text(report))
+    print("\n".join(where_to_look(recipe, folder, tracker.tracking_uri, models.lines())))
+    return report
+
+
+@contextmanager
+def _output_folder(output: str | os.PathLike[str] | None, name: str) -> Iterator[Path]:
+    """The folder for the files; of a mistake nothing is left there."""
+    stub = Recipe(name, OneFile(_FRAME), metrics=(), solvers=())
+    given = new_output(stub) if output is None else nullcontext(Path(output))
+    with given as folder:
+        try:
+            yield folder
+        except RankplugError:
+            if not any((folder / file).exists() for file in REPORT_FILES):
+                (folder / _FRAME).unlink(missing_ok=True)
+            raise
+
+
+def _entries(solvers: Solvers) -> tuple[Entry, ...]:
+    """The solvers as entries of a recipe, those without a name by their registered one."""
+    if isinstance(solvers, Mapping):
+        named = list(solvers.items())
+    else:
+        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
+        named = [(one if isinstance(one, str) else one.name, one) for one in given]
+    names = [name for name, _ in named]
+    if not names or len(set(names)) < len(names):
+        raise ParameterError(
+            f"compare: solvers are {names}: give one or more, each with a name of its own, such as "
+            "{'weak': make_solver('tree-tron', C=1e-6), 'strong': make_solver('tree-tron', C=1)}"
+        )
+    return tuple(_entry(name, solver) for name, solver in named)
+
+
+def _entry(name: str, solver: str | Solver) -> Entry:
+    if isinstance(solver, str):
+        solver_class(solver)  # raises
+        return Entry(solver, name)
+    return Entry(solver.name, name, plain(solver.get_params(deep=False)))
+
+
+def _with_solvers(
+    recipe: Recipe, entries: tuple[Entry, ...] | None, baseline: str | None
+) -> Recipe:
+    entries = recipe.solvers if entries is None else entries
+    names = [entry.name for entry in entries]
+    if baseline is None:
+        usual = recipe.baseline if recipe.baseline in names else names[0]
+        return replace(recipe, solvers=entries, baseline=usual)
+    if baseline not in names:
+        raise UnknownNameError("baseline", baseline, names)
+    return replace(recipe, solvers=entries, baseline=baseline)

@@ -1,0 +1,186 @@
+"""`rankplug.compare`: from a frame to a report, models, runs and a recipe."""
+
+import shutil
+from pathlib import Path
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import rankplug
+from rankplug.exceptions import DataError, ParameterError, UnknownNameError
+from rankplug.mlflow import comparing
+from rankplug.recipe import load_recipe
+from rankplug.report import REPORT_FILES
+from rankplug.runner import Observer, run, turn
+
+ROLES = {"label": "grade", "qid": "query_id"}
+QUICK = {"solvers": ["tree-tron", "constant"], "progress": False}
+
+
+def searches(n_queries=30, size=6):
+    rng = np.random.default_rng(0)
+    n = n_queries * size
+    return pd.DataFrame(
+        {
+            "query_id": np.repeat([f"q{number}" for number in range(n_queries)], size),
+            "doc_id": range(1000, 1000 + n),
+            "title": "red shoes",
+            "published": pd.date_range("2024-01-01", periods=n),
+            "kind": pd.Categorical(rng.choice(["a", "b"], n)),
+            "odd": [1, "x", None] * (n // 3),
+            "price": rng.normal(size=n),
+            "in_stock": pd.array(rng.random(n) < 0.5, "boolean"),
+            "grade": rng.integers(0, 4, n),
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, empty_store):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(turn, "measure", lambda model, data: {})
+    monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
+    for name in ("out", "rankplug-output"):
+        Path(name).mkdir()
+        shutil.copy(empty_store, Path(name, "mlflow.db"))
+    return tmp_path
+
+
+def test_a_frame_is_enough(folder, capsys):
+    frame = searches()
+    report = rankplug.compare(frame, **ROLES, progress=False)
+    names = ["tree-tron", "xgboost-pairwise", "lightgbm-lambdarank"]
+    assert [one.name for one in report.outcomes] == [*names, "constant", "single-feature"]
+    assert {one.status for one in report.outcomes} == {"converged"}
+    assert report.baseline == "xgboost-pairwise"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:7] == [
+        "features: price, in_stock",
+        "left out: doc_id (ids, which stand beside predictions)",
+        "left out: title (text)",
+        "left out: published (times)",
+        "left out: kind (text)",
+        "left out: odd (text)",
+    ]
+    (output,) = Path("rankplug-output").glob("data-*")
+    assert f"report: {output / 'report.html'}" in lines
+    model = rankplug.load_model(output / "models" / "tree-tron" / "model")
+    scores = report.outcomes[0].result.model.predict(frame)
+    np.testing.assert_array_equal(model.predict(frame), scores)
+    again = run(load_recipe(output / "recipe.yaml"), output="again", progress=False)
+    assert again.digests["results"] == report.digests["results"]
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri="sqlite:///rankplug-output/mlflow.db")
+    runs = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    assert {one.info.run_name for one in runs} == {"data", *names, "constant", "single-feature"}
+
+
+@pytest.fixture
+def untracked(monkeypatch):
+    """Neither runs nor models are written: that takes seconds."""
+
+    class Tracker(Observer):
+        def __init__(self, output, tracking_uri):
+            self.tracking_uri = tracking_uri
+
+    monkeypatch.setattr(comparing, "MlflowObserver", Tracker)
+    monkeypatch.setattr(comparing.ModelsFolder, "solver_finished", lambda self, outcome: None)
+
+
+def numbers(frame):
+    return frame.drop(columns=["odd", "kind", "published"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pl.from_pandas,
+        lambda frame: pl.from_pandas(frame).lazy(),
+        pa.Table.from_pandas,
+        lambda frame: pa.RecordBatch.from_pandas(frame),
+        lambda frame: frame.set_index(frame["doc_id"].to_numpy()[::-1]),
+        lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    ],
+)
+@pytest.mark.usefixtures("untracked")
+def test_frames_of_any_library_give_the_same(make):
+    expected = rankplug.compare(numbers(searches()), **ROLES, **QUICK, output="out")
+    report = rankplug.compare(make(numbers(searches())), **ROLES, **QUICK)
+    assert report.digests["results"] == expected.digests["results"]
+
+
+@pytest.mark.usefixtures("untracked")
+def test_a_file_stays_where_it_is(folder):
+    numbers(searches()).to_csv("mine.csv", index=False)
+    rankplug.compare("mine.csv", **ROLES, **QUICK, output="out")
+    assert load_recipe("out/recipe.yaml").data.file == folder / "mine.csv"
+    assert not Path("out/data.parquet").exists()
+
+
+@pytest.mark.usefixtures("untracked")
+def test_everything_can_be_chosen(capsys):
+    solvers = {"weak": rankplug.make_solver("tree-tron", C=1e-4), "none": "constant"}
+    report = rankplug.compare(
+        searches(),
+        **ROLES,
+        drop=["in_stock"],
+        solvers=solvers,
+        metrics=["nDCG@5", "map"],
+        baseline="none",
+        folds=3,
+        seed=7,
+        name="mine",
+        output="out",
+        progress=False,
+    )
+    assert report.name == "mine"
+    assert report.metrics == ("ndcg@5", "map")
+    assert [one.name for one in report.outcomes][:2] == ["weak", "none"]
+    assert (report.baseline, len(report.outcomes[0].repeats)) == ("none", 3)
+    recipe = load_recipe("out/recipe.yaml")
+    assert (recipe.seed, recipe.data.features) == (7, ("price",))
+    assert recipe.solvers[0].params["C"] == 1e-4
+    assert not Path("out/models").exists()
+    tuned = rankplug.compare(searches(), **ROLES, solvers="tree-tron", n_trials=2, progress=False)
+    assert tuned.outcomes[0].tuning.n_trials == 2
+    assert tuned.baseline == "tree-tron"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, DataError, "^which column holds the relevance of each row and its query"),
+        ({"label": "grad", "qid": "query_id"}, DataError, "^no column 'grad'; did you mean"),
+        ({**ROLES, "solvers": []}, ParameterError, "give one or more"),
+        ({**ROLES, "solvers": ["tree-torn"]}, UnknownNameError, "did you mean 'tree-tron'"),
+        ({**ROLES, "metrics": ["ndgc"]}, UnknownNameError, "did you mean"),
+        ({**ROLES, "baseline": "x"}, UnknownNameError, "unknown baseline 'x'"),
+        ({**ROLES, "name": "a/b"}, ParameterError, "must be of letters"),
+        ({**ROLES, "folds": 99}, DataError, "99 folds need 99 queries"),
+    ],
+)
+@pytest.mark.usefixtures("untracked")
+def test_a_mistake_is_an_error_that_leaves_nothing(arguments, error, message):
+    with pytest.raises(error, match=message):
+        rankplug.compare(searches(), **arguments, progress=False)
+    assert not any(Path("rankplug-output").glob("data-*"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.eye(3), "data must be a table of pandas, polars or Arrow, or the path of a file, not"),
+        (searches().iloc[:0], "the table has no rows"),
+        (dd.from_pandas(numbers(searches()), npartitions=2), "use rankplug.dask.compare"),
+        ("gone.csv", "gone.csv: no such file"),
+    ],
+)
+def test_what_is_no_table_is_an_error(data, message):
+    with pytest.raises(DataError, match=message):
+        rankplug.compare(data, **ROLES)
