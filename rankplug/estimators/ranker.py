@@ -211,8 +211,8 @@ class Ranker(SolverEstimator):
         >>> ranker = Ranker().fit(films[["stars"]], [0, 2, 1, 0, 1], qid=films["user"])
         >>> ranker.top_k(films, k=1).round(3)
             user title  rank  score
-        11     1     b     1  4.167
-        14     2     e     1  1.667
+        11     1     b     1  4.286
+        14     2     e     1  1.714
         """
         check_is_fitted(self)
         k = check_k(k)

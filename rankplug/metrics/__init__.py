@@ -60,6 +60,7 @@ from rankplug.metrics.gain import MeanNdcg, Ndcg
 from rankplug.metrics.names import METRICS, parse_metric
 from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
 from rankplug.metrics.runs import MeasuredRun, evaluate_run, measure_run
+from rankplug.metrics.scorers import RankingScorer, get_scorer, get_scorer_names
 from rankplug.metrics.summary import (
     DEFAULT_LABEL_METRICS,
     DEFAULT_METRICS,
@@ -89,6 +90,7 @@ __all__ = [
     "PosAtTop",
     "Precision",
     "RankedRows",
+    "RankingScorer",
     "Recall",
     "ReciprocalRank",
     "Summary",
@@ -99,6 +101,8 @@ __all__ = [
     "evaluate",
     "evaluate_labels",
     "evaluate_run",
+    "get_scorer",
+    "get_scorer_names",
     "measure_data",
     "measure_instances",
     "measure_queries",

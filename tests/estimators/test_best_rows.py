@@ -1,5 +1,7 @@
 """`top_k`: the best rows of each query, or labels of each row, in a table of the caller's kind."""
 
+import doctest
+import importlib
 import warnings
 
 import numpy as np
@@ -186,3 +188,10 @@ def test_the_best_labels_of_each_row(films):
     unnamed = LabelRanker().fit(X, Y).top_k(X, k=2)
     assert unnamed["label"].tolist() == best["label"].tolist()
     assert unnamed.columns.tolist() == ["row", "label", "rank", "score"]
+
+
+def test_examples_of_the_estimators():
+    module = importlib.import_module("rankplug.estimators.ranker")
+    failed, attempted = doctest.testmod(module)
+    assert attempted
+    assert not failed
