@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 
 import rankplug.mlflow
-from rankplug import LabelRanker, Ranker, cli
+from rankplug import LabelRanker, Ranker, cli, load_model
 from rankplug.mlflow import serving
 from rankplug.models import LinearModel
 
@@ -422,3 +423,71 @@ def test_serve_refuses_numbers_below_one(capsys):
     with pytest.raises(SystemExit):
         cli.main(["serve", "models:/web@champion", "--workers", "0"])
     assert "--workers: must be at least 1" in capsys.readouterr().err
+
+
+def searches():
+    """A table as people have it: text, dates, truth values, holes, ids and a grade."""
+    rng = np.random.default_rng(0)
+    n = 300 * 15
+    bm25, price = rng.normal(8, 3, n).round(3), rng.lognormal(3, 1, n).round(2)
+    in_stock, rating = rng.random(n) < 0.8, rng.uniform(1, 5, n).round(1)
+    utility = bm25 / 3 - np.log(price) + in_stock + rating / 2 + rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            "query_id": np.repeat(np.arange(1000, 1300), 15),
+            "doc_id": [f"d{number:05d}" for number in rng.permutation(n)],
+            "title": [f'red "shoes", no {number % 97}' for number in range(n)],
+            "clicks": rng.poisson(5, n),
+            "price": price,
+            "published": pd.date_range("2020-01-01", periods=n, freq="5h").strftime("%Y-%m-%d"),
+            "bm25": bm25,
+            "in_stock": in_stock,
+            "rating": np.where(rng.random(n) < 0.15, np.nan, rating),
+            "grade": np.searchsorted(np.quantile(utility, [0.5, 0.75, 0.9, 0.97]), utility),
+        }
+    )
+
+
+def test_from_one_file_to_a_served_model_in_four_commands(tmp_path, empty_store):
+    """Run, serve, ask with JSON, ask with CSV: with the columns of the file as they are."""
+    frame = searches()
+    frame.to_csv(tmp_path / "searches.csv", index=False)
+    (tmp_path / "rankplug-output").mkdir()
+    shutil.copy(empty_store, tmp_path / "rankplug-output" / "mlflow.db")
+    command = ["run", "searches.csv", "--label", "grade", "--qid", "query_id"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "rankplug", *command],
+        cwd=tmp_path,
+        env={key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_T")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[1] == "features: clicks, price, bm25, in_stock, rating"
+    (serve,) = [line.split() for line in lines if line.startswith("        rankplug serve ")]
+    folder = tmp_path / serve[-1]
+    model = load_model(folder / "model")
+    assert (model.query_column, model.id_columns) == ("query_id", ("doc_id",))
+    shown = frame.head(30).drop(columns="grade")
+    expected = model.predict(shown).tolist()
+    for other in folder.parent.iterdir():  # trees with holes as they are, linear ones filled in
+        scores = mlflow.pyfunc.load_model(str(other)).predict(shown)
+        assert scores.tolist() == load_model(other / "model").predict(shown).tolist()
+    with serving_process([*serve[:2], str(folder)], "") as (port, log):
+
+        def answer(body, content_type):
+            status, text = send(port, "POST", "/invocations", encoded(body), content_type)
+            assert status == 200, text
+            return json.loads(text)["predictions"]
+
+        records = json.loads(shown.to_json(orient="records"))
+        assert None in [record["rating"] for record in records]
+        assert answer({"dataframe_records": records}, JSON) == expected
+        assert answer(shown.to_csv(index=False), CSV) == expected
+        ranked = answer({"dataframe_records": records, "params": {"output": "rank"}}, JSON)
+    assert [one["qid"] for one in ranked] == shown["query_id"].tolist()
+    assert sorted(one["rank"] for one in ranked[:15]) == list(range(1, 16))
+    assert not any("Traceback" in line for line in log)
