@@ -112,11 +112,7 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     """
     known = column_names(table)
     chosen = known if names is None else list(names)
-    missing = set(chosen) - set(known)
-    if missing:
-        raise DataError(
-            f"missing feature columns: {', '.join(name for name in chosen if name in missing)}"
-        )
+    _require_columns(table, chosen)
     if names is None:
         found = [_read_column(table, name, j) for j, name in enumerate(known)]
     else:
@@ -132,7 +128,31 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
             f"feature columns that are not numbers: {', '.join(wrong)}; "
             "encode them as numbers or leave them out"
         )
-    return _side_by_side(columns)
+    return side_by_side(columns)
+
+
+def columns_or_numbers(
+    table: Any, names: Sequence[str], numeric: Sequence[str]
+) -> list[NDArray[Any]]:
+    """The named columns, those of `numeric` as numbers, the others as they are.
+
+    Raises
+    ------
+    DataError
+        As `to_matrix`.
+    """
+    _require_columns(table, names)
+    if numeric:
+        to_matrix(table, numeric)
+    return [numbers_or_same(values) for values in _columns(table, names)]
+
+
+def _require_columns(table: Any, names: Sequence[str]) -> None:
+    missing = set(names) - set(column_names(table))
+    if missing:
+        raise DataError(
+            f"missing feature columns: {', '.join(name for name in names if name in missing)}"
+        )
 
 
 def _kind(values: NDArray[Any]) -> str:
@@ -178,7 +198,8 @@ def _float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _side_by_side(columns: list[NDArray[Any]]) -> NDArray[Any]:
+def side_by_side(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Columns of numbers as a matrix, float32 if all of them are that or float16."""
     small = bool(columns) and all(v.dtype in (np.float32, np.float16) for v in columns)
     n_rows = len(columns[0]) if columns else 0
     matrix = np.empty((n_rows, len(columns)), dtype=np.float32 if small else np.float64)

@@ -53,8 +53,8 @@ def save_model(
     Parameters
     ----------
     model : Model, a fitted Ranker or LabelRanker, or a fitted Pipeline that ends in one
-        The other steps of a pipeline may be StandardScaler, MinMaxScaler, MaxAbsScaler and
-        "passthrough"; see `rankplug.models.pipelines.PipelineModel`.
+        The other steps of a pipeline may be imputers, encoders, scalers and the like, also in a
+        ColumnTransformer or FeatureUnion; see `rankplug.models.conversion.SAVED`.
     path : path
         A new or empty folder.
     conda_env, pip_requirements, extra_pip_requirements

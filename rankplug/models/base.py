@@ -80,6 +80,19 @@ class Model(ABC):
             If features are too few or too many, not numeric or not finite (NaN only if the model
             takes no missing values), or so large that a score is not finite.
         """
+        rows = self._checked(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._predict(rows)
+        wrong = ~np.isfinite(scores)
+        if wrong.any():
+            raise DataError(
+                f"the score of row {np.argwhere(wrong)[0][0]} is not finite: its features are too "
+                "large for the model"
+            )
+        return scores
+
+    def _checked(self, X: Any) -> Matrix:
+        """The rows as `_predict` takes them; raises as `predict`."""
         names = self.feature_names if tables.is_table(X) else None
         matrix, _, has_missing = matrix_with_holes(X, names)
         if matrix.shape[1] != self.n_features:
@@ -89,15 +102,7 @@ class Model(ABC):
             )
         if has_missing and not self.takes_missing_values:
             refuse_missing(matrix, self.feature_names)
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = self._predict(matrix)
-        wrong = ~np.isfinite(scores)
-        if wrong.any():
-            raise DataError(
-                f"the score of row {np.argwhere(wrong)[0][0]} is not finite: its features are too "
-                "large for the model"
-            )
-        return scores
+        return matrix
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """How much each feature counts, >= 0; None if the model does not tell.

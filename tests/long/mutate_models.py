@@ -85,7 +85,7 @@ def originals(folder: Path) -> list[Path]:
     from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
     from sklearn.svm import SVR
 
-    from rankplug import LabelRankingData, RankingData, make_solver
+    from rankplug import LabelRankingData, Ranker, RankingData, make_solver
     from rankplug.data import Scaling
     from rankplug.kernels import Kernel
     from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledModel
@@ -118,6 +118,11 @@ def originals(folder: Path) -> list[Path]:
         "scaled": ScaledModel(linear, Scaling(np.ones(N_FEATURES), np.full(N_FEATURES, 0.5))),
         "pipeline": PipelineModel([(str(i), one.fit(X)) for i, one in enumerate(scalers)], linear),
     }
+    filled = Scaling(np.ones(N_FEATURES), np.full(N_FEATURES, 0.5), np.zeros(N_FEATURES))
+    models["imputed"] = ScaledModel(linear, filled)
+    for name, steps in transformers().items():
+        pipeline = make_pipeline(*steps, Ranker()).fit(X, y)
+        models[f"steps-{name}"] = PipelineModel(pipeline.steps[:-1], pipeline[-1].model_)
     for name, regressor in regressors.items():
         models[f"regressor-{name}"] = RegressorModel(regressor.fit(X, y))
     few = {"n_estimators": 3, "n_threads": 1}
@@ -139,6 +144,45 @@ def originals(folder: Path) -> list[Path]:
         header = json.loads((old / "model.json").read_text())
         (old / "model.json").write_text(json.dumps(header | {"model": {}}))
     return sorted(folder.iterdir())
+
+
+def transformers() -> dict[str, list[Any]]:
+    """Steps of pipelines, every kind of them somewhere."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.feature_selection import VarianceThreshold
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline, make_union
+    from sklearn.preprocessing import (
+        KBinsDiscretizer,
+        MinMaxScaler,
+        Normalizer,
+        OneHotEncoder,
+        OrdinalEncoder,
+        PolynomialFeatures,
+        PowerTransformer,
+        QuantileTransformer,
+        RobustScaler,
+        SplineTransformer,
+    )
+
+    bins = KBinsDiscretizer(3, encode="ordinal", strategy="uniform")
+    return {
+        "scalers": [RobustScaler(), PowerTransformer(), Normalizer(), VarianceThreshold()],
+        "quantiles": [QuantileTransformer(n_quantiles=9, output_distribution="normal")],
+        "powers": [PolynomialFeatures((1, 3)), MinMaxScaler()],
+        "splines": [SplineTransformer(4, extrapolation="linear")],
+        "imputer": [SimpleImputer(add_indicator=True), RobustScaler()],
+        "encoders": [bins, OneHotEncoder(handle_unknown="ignore", max_categories=2)],
+        "ordinal": [bins, OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)],
+        "columns": [
+            make_column_transformer(
+                (make_pipeline(SimpleImputer(), PolynomialFeatures(2)), [0, 1]),
+                (make_pipeline(bins, OneHotEncoder(handle_unknown="ignore")), [2]),
+                remainder="passthrough",
+            ),
+            make_union(RobustScaler(), KBinsDiscretizer(2, strategy="uniform")),
+        ],
+    }
 
 
 def mutate(folder: Path, random_: random.Random) -> None:
