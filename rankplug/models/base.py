@@ -111,6 +111,10 @@ class Model(ABC):
         """
         return None
 
+    def _linear_weights(self) -> NDArray[np.float64] | None:
+        """Weights of shape (n_features,) or (n_labels, n_features) that rank so; None if none do."""
+        return None
+
     @abstractmethod
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         """Scores of valid rows."""

@@ -58,6 +58,9 @@ class LinearModel(Model):
             passes.sparse_dot(X.indptr, X.indices, X.data, self.coef, scores)
         return scores
 
+    def _linear_weights(self) -> NDArray[np.float64]:
+        return self.coef
+
     def _write(self, folder: Path) -> dict[str, Any]:
         np.savez(folder / ARRAYS, coef=self.coef)
         return {"skip_missing": True} if self.skip_missing else {}
@@ -103,6 +106,9 @@ class LabelLinearModel(Model):
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         return np.asarray(X @ self.coef.T, dtype=np.float64)
 
+    def _linear_weights(self) -> NDArray[np.float64]:
+        return self.coef
+
     def _write(self, folder: Path) -> dict[str, Any]:
         np.savez(folder / ARRAYS, coef=self.coef, labels=self.labels)
         return {"n_labels": self.n_labels}
@@ -129,11 +135,12 @@ def linear_weights(model: Model) -> NDArray[np.float64]:
     ParameterError
         If the model is not linear, so that no linear solver can start from it.
     """
-    if not isinstance(model, LinearModel | LabelLinearModel):
+    weights = model._linear_weights()
+    if weights is None:
         raise ParameterError(
             f"linear solvers start from linear models, not from kind {model.kind!r}"
         )
-    return np.asarray(model.coef.ravel())
+    return np.asarray(weights.ravel())
 
 
 def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:

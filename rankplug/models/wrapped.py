@@ -168,6 +168,11 @@ class ScaledModel(WrappedModel):
         """Those of the model: scaling changes no order of importance."""
         return self.model.feature_importances()
 
+    def _linear_weights(self) -> NDArray[np.float64] | None:
+        # A shift adds the same to all rows; between labels it differs, which a start need not hold.
+        weights = self.model._linear_weights()
+        return None if weights is None else weights * self.scaling.factor
+
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         # Some rows at a time: X may be mapped, and larger than memory.
         blocks = [X[rows] for rows in row_blocks(X, _BLOCK_ELEMENTS)]

@@ -8,8 +8,9 @@ import pytest
 
 import rankplug
 from rankplug import LabelRankingData, RankingData
+from rankplug.data import fit_scaling
 from rankplug.exceptions import ParameterError
-from rankplug.models import LinearModel
+from rankplug.models import LabelLinearModel, LinearModel, ScaledModel
 from rankplug.testing import make_problem
 
 pytest.importorskip("lightgbm")
@@ -157,3 +158,18 @@ def test_the_file_of_trees_names_the_columns(tmp_path):
     content = json.loads((tmp_path / "model" / "trees.json").read_text())
     assert content["learner"]["feature_names"] == table.columns.tolist()
     assert model.contributions(table).shape == (len(table), 6)
+
+
+@pytest.mark.parametrize("task", ["query-document", "label-ranking"])
+def test_a_linear_solver_starts_from_a_model_of_scaled_features(task):
+    """As commands leave them: the weights of the features as they were are the start."""
+    problem = make_problem(task)
+    data = problem.data(problem.X * [1.0, 1.0, 5.0, 0.2, 3.0] + 1.0)
+    solver = rankplug.make_solver("tree-tron", tol=1e-6)
+    cold = solver.solve(data)
+    scaling = fit_scaling(data.X, "standard")
+    inner = cold.model.coef / scaling.factor
+    model = LinearModel(inner) if task == "query-document" else LabelLinearModel(inner)
+    warm = solver.solve(data, init=ScaledModel(model, scaling))
+    assert warm.n_iter == 0
+    assert warm.objective == pytest.approx(cold.objective)
