@@ -112,7 +112,7 @@ class Model(ABC):
         return None
 
     def _linear_weights(self) -> NDArray[np.float64] | None:
-        """Weights of shape (n_features,) or (n_labels, n_features) that rank so; None if none do."""
+        """Weights of shape (n_features,) or (n_labels, n_features) that rank so, if any do."""
         return None
 
     @abstractmethod
