@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rankplug.cli.models import add_model_arguments, open_model
 from rankplug.cli.shared import (
     add_data_argument,
+    add_notation_arguments,
     add_qid_argument,
-    add_zero_based_argument,
     command_parser,
+    notation,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
         "repeated, once for each label",
     )
     add_qid_argument(parser, "that of the training, or qid")
-    add_zero_based_argument(parser)
+    add_notation_arguments(parser, "as in the model's training, else from 1")
     parser.add_argument(
         "--level", type=float, default=0.95, help="confidence level (default: 0.95)"
     )
@@ -124,7 +125,7 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
     from rankplug.exceptions import DataError, ParameterError
     from rankplug.io import read_data
     from rankplug.io.columns import find_query_column, open_table
-    from rankplug.io.files import InputFile
+    from rankplug.io.files import InputFile, Notation
     from rankplug.metrics import DEFAULT_METRICS, RankedRows, summarize_ranking
     from rankplug.models import predict_data
 
@@ -132,13 +133,15 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
         raise ParameterError("--label: the model ranks rows, which have one column of relevance")
     settings = _settings(args, DEFAULT_METRICS)
     label = args.label[0] if args.label else None
-    options: dict[str, Any] = {"label": label, "qid": args.qid, "zero_based": args.zero_based}
+    options: dict[str, Any] = {"label": label, "qid": args.qid, **notation(args)}
     is_folder = Path(args.data).is_dir()
     if not is_folder:
-        file = InputFile(args.data)
+        file = InputFile(args.data, Notation(**notation(args)).check())
         format_ = file.find_format()
         if format_ == "svmlight":
             options["n_features"] = model.n_features
+            if args.zero_based is None:
+                options["zero_based"] = model.zero_based
         else:
             options["features"] = model.feature_names
             with open_table(file, format_) as table:
@@ -172,9 +175,10 @@ def _evaluate_label_ranking(
         np.empty((0, len(labels))),
         labels,
         model.feature_names,
+        zero_based=model.zero_based,
     )
     columns = args.label[0] if args.label and len(args.label) == 1 else args.label
-    data = read_label_data(args.data, labels=columns, like=known, zero_based=args.zero_based)
+    data = read_label_data(args.data, labels=columns, like=known, **notation(args))
     return summarize_label_ranking(data.relevance, model.predict(data.X), settings)
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rankplug.cli.shared import (
     add_data_argument,
+    add_notation_arguments,
     add_qid_argument,
-    add_zero_based_argument,
     command_parser,
+    notation,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,14 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
         "--k", type=int, default=10, help="how many rows of a query are the best (default: 10)"
     )
     add_qid_argument(parser, "that of the training, or qid")
-    add_zero_based_argument(parser)
+    parser.add_argument(
+        "--id",
+        action="append",
+        metavar="COLUMN",
+        help="column to write beside the predictions, such as a document's id; may be repeated "
+        "(default: those that the model knows)",
+    )
+    add_notation_arguments(parser, "as in the model's training, else from 1")
     parser.add_argument(
         "--batch-rows",
         type=int,
@@ -74,8 +82,9 @@ def _predict(args: argparse.Namespace) -> int:
         args.data,
         args.out,
         form=parse_form({"output": args.output, "k": args.k}),
+        ids=args.id,
         qid=args.qid,
-        zero_based=args.zero_based,
+        **notation(args),
         batch_rows=args.batch_rows,
         progress=not args.quiet,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rankplug.cli.shared import add_qid_argument, add_zero_based_argument, command_parser
+from rankplug.cli.shared import add_notation_arguments, add_qid_argument, command_parser, notation
 
 _HELP = """\
 The files are read once, in bounded memory. The folder stands for them wherever a command or a
@@ -82,7 +82,7 @@ def add_prepare(commands: Any, common: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of features of svmlight text (default: the largest index)",
     )
-    add_zero_based_argument(parser)
+    add_notation_arguments(parser)
     parser.add_argument(
         "--shard-mb",
         type=int,
@@ -118,7 +118,7 @@ def _prepare(args: argparse.Namespace) -> int:
             weight=args.weight,
             features=args.feature,
             n_features=args.n_features,
-            zero_based=args.zero_based,
+            **notation(args),
             dense=True if args.dense else False if args.sparse else None,
             dtype=args.dtype,
             scale=args.scale,

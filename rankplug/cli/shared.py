@@ -52,11 +52,30 @@ def add_qid_argument(
     )
 
 
-def add_zero_based_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the indices of svmlight text that begin at 0."""
+def add_notation_arguments(parser: argparse.ArgumentParser, default: str = "from 1") -> None:
+    """Add how values are written in text; `default` says where indices begin if it is not said."""
     parser.add_argument(
-        "--zero-based", action="store_true", help="indices of svmlight text begin at 0, not at 1"
+        "--zero-based",
+        action=argparse.BooleanOptionalAction,
+        help=f"indices of svmlight text begin at 0, not at 1 (default: {default})",
     )
+    parser.add_argument(
+        "--separator",
+        metavar="CHAR",
+        type=lambda text: "\t" if text == "\\t" else text,
+        help="character between the cells of CSV (default: found in the header)",
+    )
+    parser.add_argument(
+        "--decimal",
+        choices=[".", ","],
+        metavar="CHAR",
+        help="decimal mark of CSV, '.' or ',' (default: '.')",
+    )
+
+
+def notation(args: argparse.Namespace) -> dict[str, Any]:
+    """What is said of how values are written."""
+    return {name: getattr(args, name) for name in ("zero_based", "separator", "decimal")}
 
 
 class Signals:

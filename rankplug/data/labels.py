@@ -30,6 +30,8 @@ class LabelRankingData(PreferenceData):
     labels : ndarray of shape (n_labels,)
         Names of the labels; class values for multiclass data, else 0, 1, ...
     feature_names : tuple of str or None
+    zero_based : bool
+        Whether the indices of the svmlight text that they were read from begin at 0.
     """
 
     task: ClassVar[Task] = "label-ranking"
@@ -39,6 +41,7 @@ class LabelRankingData(PreferenceData):
     relevance: NDArray[np.float64]
     labels: NDArray[Any]
     feature_names: tuple[str, ...] | None = None
+    zero_based: bool = False
 
     @classmethod
     def from_arrays(

@@ -62,6 +62,8 @@ class RankingData(PreferenceData):
     id_columns : tuple of str
         Columns beside the features that name the rows, such as a document's id: models remember
         them, so that they stand beside their predictions.
+    zero_based : bool
+        Whether the indices of the svmlight text that they were read from begin at 0.
     """
 
     task: ClassVar[Task] = "query-document"
@@ -77,6 +79,7 @@ class RankingData(PreferenceData):
     scaling: Scaling | None = None
     query_column: str | None = None
     id_columns: tuple[str, ...] = ()
+    zero_based: bool = False
 
     @classmethod
     def from_arrays(
@@ -270,6 +273,7 @@ class RankingData(PreferenceData):
             scaling=self.scaling,
             query_column=self.query_column,
             id_columns=self.id_columns,
+            zero_based=self.zero_based,
         )
         return taken if self.has_missing else taken.noting_missing(False)
 
@@ -290,6 +294,7 @@ class RankingData(PreferenceData):
             scaling=parts[0].scaling,
             query_column=parts[0].query_column,
             id_columns=parts[0].id_columns,
+            zero_based=parts[0].zero_based,
         )
 
 

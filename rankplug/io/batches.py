@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io.columns import DEFAULT_LABEL, find_query_column, require_single, table_of
-from rankplug.io.files import InputFile, refuse_unfit, require_format
+from rankplug.io.companions import Companions, tell_companions
+from rankplug.io.files import InputFile, Notation, refuse_unfit, require_format
 from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
 from rankplug.io.svmlight import svmlight_batches
 from rankplug.io.table_files import Roles
-from rankplug.parameters import Choice, Integer, check_parameters
+from rankplug.parameters import Integer, check_parameters
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,14 @@ class Batch:
         Query ids, as text if the file is text.
     fraction : float
         How much of the file has been read, from 0 to 1.
+    kept : pyarrow.Table or None
+        Columns that are passed on.
     """
 
     X: Matrix
     qid: NDArray[Any] | None
     fraction: float
+    kept: Any = None
 
 
 def read_batches(
@@ -45,7 +49,12 @@ def read_batches(
     feature_names: Sequence[str] | None = None,
     qid: str | None = None,
     query_column: str | None = None,
-    zero_based: bool = False,
+    zero_based: bool | None = None,
+    usually_zero_based: bool = False,
+    separator: str | None = None,
+    decimal: Literal[".", ","] | None = None,
+    ids: Sequence[str] | None = None,
+    id_columns: Sequence[str] = (),
     batch_rows: int = 10_000,
     format: str | None = None,  # noqa: A002
 ) -> Iterator[Batch]:
@@ -54,9 +63,9 @@ def read_batches(
     Parameters
     ----------
     path : path
-        svmlight text, CSV, Parquet or Arrow; text may be compressed. Relevance is not needed in
-        tables and not looked at in text. Or a prepared folder, whose rows are in its own order,
-        and not scaled any more if they were.
+        svmlight text, CSV, Parquet or Arrow; text may be compressed, and its queries may be those
+        of a companion. Relevance is not needed in tables and not looked at in text. Or a prepared
+        folder, whose rows are in its own order, and not scaled any more if they were.
     n_features : int
         Number of features.
     feature_names : sequence of str, optional
@@ -66,8 +75,16 @@ def read_batches(
         Column of a table that holds the query ids.
     query_column : str, optional
         Holds them, if it is there and `qid` is omitted; else "qid" does if there is one.
-    zero_based : bool
+    zero_based : bool, optional
         Whether the indices of svmlight text begin at 0.
+    usually_zero_based : bool
+        Whether they do where that is omitted.
+    separator, decimal : str, optional
+        Of CSV, as for `rankplug.read_data`.
+    ids : sequence of str, optional
+        Columns of a table to pass on.
+    id_columns : sequence of str
+        Are passed on, if they are there and `ids` is omitted.
     batch_rows : int
         Rows, or lines of svmlight text, to read at a time.
     format : str, optional
@@ -78,31 +95,48 @@ def read_batches(
     DataError, ParameterError
         As `rankplug.read_data`; what is wrong in one batch is reported when it is reached.
     """
-    rules = {"batch_rows": Integer(1), "zero_based": Choice((True, False))}
-    check_parameters("reading batches", rules, {"batch_rows": batch_rows, "zero_based": zero_based})
+    check_parameters("reading batches", {"batch_rows": Integer(1)}, {"batch_rows": batch_rows})
+    notation = Notation(zero_based, separator, decimal).check()
     if is_folder(path):
-        refuse_unfit("prepared", zero_based=zero_based or None)
-        if format is not None or qid is not None:
-            raise ParameterError(f"{path}: a prepared folder needs no format or qid, leave it out")
+        notation.refuse_unfit("prepared")
+        refuse_unfit("prepared", format=format, qid=qid, id=ids)
         yield from _read_folder(open_prepared(path), n_features, feature_names, batch_rows)
         return
     require_format(format)
-    file = InputFile(path, zero_based)
+    file = InputFile(path, notation)
     with file.open() as stream:
         format_ = format or file.recognise(stream)
+        notation.refuse_unfit(format_)
+        beside = replace(Companions.of(file, format_), weights_file=None)
+        tell_companions([beside], format_)
+        n_rows = 0
         if format_ == "svmlight":
-            if qid is not None:
-                raise ParameterError(f"{file}: qid is for tables, svmlight text names no columns")
-            for X, ids in svmlight_batches(file, stream, n_features, batch_rows):
-                yield Batch(X, ids, file.fraction_read())
+            if zero_based is None:
+                file.notation = replace(notation, zero_based=usually_zero_based)
+            if qid is not None or ids is not None:
+                raise ParameterError(
+                    f"{file}: qid and id are for tables, svmlight text names no columns"
+                )
+            for X, written in svmlight_batches(file, stream, n_features, batch_rows):
+                queries = beside.ids(n_rows, X.shape[0], written)
+                n_rows += X.shape[0]
+                yield Batch(X, queries, file.fraction_read())
+            beside.require_end(n_rows)
             return
-        refuse_unfit(format_, zero_based=zero_based or None)
         table = table_of(file, stream, format_)
         there = table.column_names()
         roles = _choose_columns(file, there, n_features, feature_names, qid, query_column)
+        kept = [name for name in id_columns if name in there] if ids is None else ids
+        _require(file, kept, there)
+        roles = replace(roles, kept=tuple(dict.fromkeys(kept)))
+        require_single(file, roles.columns, there)
         for rows, fraction in table.batches(roles, batch_rows):
-            ids = None if roles.ids is None else tables.column(rows, roles.ids)
-            yield Batch(tables.to_matrix(rows, roles.features), ids, fraction)
+            written = None if roles.ids is None else tables.column(rows, roles.ids)
+            queries = beside.ids(n_rows, rows.num_rows, written)
+            n_rows += rows.num_rows
+            X = tables.to_matrix(rows, roles.features)
+            yield Batch(X, queries, fraction, rows.select(list(roles.kept)) if kept else None)
+        beside.require_end(n_rows)
 
 
 def _read_folder(
@@ -137,9 +171,7 @@ def _choose_columns(
     _require(file, [] if qid is None else [qid], there)
     names = tuple(feature_names or _find_unnamed(file, there, n_features, qid))
     _require(file, names, there)
-    roles = Roles(names, ids=qid)
-    require_single(file, roles.columns, there)
-    return roles
+    return Roles(names, ids=qid)
 
 
 def _require(file: object, names: Sequence[str], there: list[str]) -> None:

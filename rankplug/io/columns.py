@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,8 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 from rankplug.data import tables
 from rankplug.exceptions import DataError, nearest
 from rankplug.io.arrow_files import ArrowFile
+from rankplug.io.companions import Companions
 from rankplug.io.csv_files import CsvFile
-from rankplug.io.files import InputFile
+from rankplug.io.files import InputFile, Notation
 from rankplug.io.table_files import Roles, TableFile
 
 DEFAULT_LABEL = "label"
@@ -48,7 +49,13 @@ def table_of(file: InputFile, stream: BinaryIO, format_: str) -> TableFile:
     return ArrowFile(file, stream, format_)
 
 
-def read_table(path: str | os.PathLike[str], format_: str | None = None) -> Any:
+def read_table(
+    path: str | os.PathLike[str],
+    format_: str | None = None,
+    *,
+    separator: str | None = None,
+    decimal: Literal[".", ","] | None = None,
+) -> Any:
     """All columns of a file as an Arrow table, whatever they hold.
 
     Parameters
@@ -57,14 +64,18 @@ def read_table(path: str | os.PathLike[str], format_: str | None = None) -> Any:
         CSV, whose columns get the types that all their values have; Parquet or Arrow.
     format_ : str, optional
         Found out if omitted.
+    separator, decimal : str, optional
+        Of CSV, as for `rankplug.read_data`.
 
     Raises
     ------
     DataError
         If the file holds no table, is damaged, or has no rows.
     """
-    file = InputFile(path)
+    notation = Notation(separator=separator, decimal=decimal).check()
+    file = InputFile(path, notation)
     known = file.find_format() if format_ is None else format_
+    notation.refuse_unfit(known)
     if known == "svmlight":
         raise DataError(f"{file}: svmlight text has no columns")
     with open_table(file, known) as table:
@@ -76,6 +87,7 @@ def read_columns(
     format_: str,
     choose: Callable[[list[str]], Roles],
     dtype: DTypeLike | None,
+    companions: Sequence[Companions] | None = None,
 ) -> tuple[Roles, Columns]:
     """Columns of files, one file after the other, and their roles.
 
@@ -87,9 +99,14 @@ def read_columns(
         From the names of a file's columns to roles; raises `DataError` without the file's name.
     dtype : float32, float64 or None
         Of the features; None keeps float32 columns of Parquet and Arrow files.
+    companions : sequence of Companions, optional
+        Of each file, whose ids are those of queries.
     """
     roles = common_roles(files, format_, choose)
     parts = [_read(file, format_, roles, dtype) for file in files]
+    if companions is not None:
+        pairs = zip(parts, companions, strict=True)
+        parts = [_with_companions(part, roles, beside) for part, beside in pairs]
     return roles, parts[0] if len(parts) == 1 else _concatenate(parts)
 
 
@@ -234,6 +251,27 @@ def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) 
         ids,
         weight,
     )
+
+
+def _with_companions(columns: Columns, roles: Roles, beside: Companions) -> Columns:
+    """The columns with the queries and weights that stand in other files."""
+    n_rows = len(columns.features)
+    ids = beside.ids(0, n_rows, columns.ids)
+    if ids is not None and columns.ids is None:
+        ids = ids.astype(np.int64)
+    weight = beside.weights(0, n_rows)
+    require_one_weight(roles, beside)
+    beside.require_end(n_rows)
+    return columns._replace(ids=ids, weight=columns.weight if weight is None else weight)
+
+
+def require_one_weight(roles: Roles, beside: Companions) -> None:
+    """Raise `DataError` if a column and a companion tell the weights."""
+    if roles.weight is not None and beside.weights_file is not None:
+        raise DataError(
+            f"{beside.file}: the weights are in the column {roles.weight!r} and in "
+            f"{beside.weights_file}: leave out weight, or move the file away"
+        )
 
 
 def _concatenate(parts: Sequence[Columns]) -> Columns:

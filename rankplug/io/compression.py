@@ -87,7 +87,9 @@ class DerivedStream(io.RawIOBase):
 
     @override
     def close(self) -> None:
-        self._blocks.close()  # or it would hold what it reads until memory is looked through
+        # Or they would hold what is read until memory is looked through.
+        self._blocks.close()
+        self._error = None
         super().close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -23,6 +24,12 @@ _BLOCK = 1 << 22  # bytes that Arrow parses at a time: a few thousand rows of a 
 _DELIMITERS = ",\t;|"
 _BOOLEANS = {"true", "True", "TRUE", "false", "False", "FALSE"}  # as Arrow reads them
 _ROWS_TO_KNOW = 100  # in which a column must have a value that tells whether it holds booleans
+_WITH_COMMA = {ord(","): ".", ord("."): "?"}
+# Numbers that another decimal mark would make sense of.
+_OTHER_MARK = {
+    ".": re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?"),
+    ",": re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?"),
+}
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
 
 
@@ -34,7 +41,9 @@ class CsvFile(TableFile):
         stream.seek(0)
         lines = iter(lambda: file.read_line(stream), b"")
         header = next((line for line in lines if line.strip()), b"").decode(errors="replace")
-        self._delimiter = max(_DELIMITERS, key=header.count)
+        self._decimal = file.notation.decimal or "."
+        possible = _DELIMITERS.replace(self._decimal, "")
+        self._delimiter = file.notation.separator or max(possible, key=header.count)
         # A row must fit into a block; it is some times as long as the header.
         self._block = _BLOCK if 8 * len(header) < _BLOCK else LONGEST_LINE
 
@@ -99,7 +108,8 @@ class CsvFile(TableFile):
             raise self._error(Roles(()), str(error)) from None
         if table.num_rows == 0:
             raise self._no_rows()
-        return pa.table([_typed(column) for column in table.columns], names=table.column_names)
+        columns = [_typed(column, self._decimal) for column in table.columns]
+        return pa.table(columns, names=table.column_names)
 
     def _options(self, roles: Roles) -> dict[str, Any]:
         import pyarrow as pa
@@ -109,13 +119,17 @@ class CsvFile(TableFile):
         types.update(dict.fromkeys(self._boolean_columns(roles), pa.bool_()))
         if roles.ids is not None:
             types[roles.ids] = pa.string()
+        types |= {name: pa.string() for name in roles.kept if name not in types}
         return {
             "read_options": arrow_csv.ReadOptions(block_size=self._block),
             "parse_options": arrow_csv.ParseOptions(
                 delimiter=self._delimiter, newlines_in_values=True
             ),
             "convert_options": arrow_csv.ConvertOptions(
-                column_types=types, include_columns=list(types), null_values=_MISSING
+                column_types=types,
+                include_columns=list(types),
+                null_values=_MISSING,
+                decimal_point=self._decimal,
             ),
         }
 
@@ -189,7 +203,7 @@ class CsvFile(TableFile):
         with self.file.open() as stream, self._rows(stream) as rows:
             _, header = next(rows)
             for number, row in rows:
-                wrong = _wrong_in_row(row, header, roles, booleans)
+                wrong = _wrong_in_row(row, header, roles, booleans, self._decimal)
                 found += [f"line {number}{what}" for what in wrong]
                 if len(found) >= ENOUGH_PROBLEMS:
                     break
@@ -203,7 +217,7 @@ class CsvFile(TableFile):
         return problems(self.file, found)
 
 
-def _typed(texts: Any) -> Any:
+def _typed(texts: Any, decimal: str) -> Any:
     """Texts as what they all are: True and False, numbers, or times; else as they are."""
     import pyarrow as pa
     from pyarrow import compute
@@ -213,9 +227,12 @@ def _typed(texts: Any) -> Any:
     if compute.all(compute.is_in(texts, value_set=pa.array([*_BOOLEANS, None]))).as_py():
         return compute.equal(compute.utf8_lower(texts), "true")
     trimmed = compute.utf8_trim_whitespace(texts)
-    for kind in (pa.float64(), pa.timestamp("us")):
+    numbers = trimmed
+    if decimal == ",":  # a point is no decimal mark then
+        numbers = compute.replace_substring(compute.replace_substring(trimmed, ".", "?"), ",", ".")
+    for kind, written in ((pa.float64(), numbers), (pa.timestamp("us"), trimmed)):
         try:
-            return trimmed.cast(kind)
+            return written.cast(kind)
         except pa.ArrowInvalid:
             continue
     return texts
@@ -234,7 +251,9 @@ def _to_numbers(table: Any) -> Any:
     return table.cast(pa.schema(fields))
 
 
-def _wrong_in_row(row: list[str], header: list[str], roles: Roles, booleans: set[str]) -> list[str]:
+def _wrong_in_row(
+    row: list[str], header: list[str], roles: Roles, booleans: set[str], decimal: str
+) -> list[str]:
     if len(row) != len(header):
         return [f": {len(row)} values, but the header names {len(header)} columns"]
     wrong = []
@@ -242,7 +261,7 @@ def _wrong_in_row(row: list[str], header: list[str], roles: Roles, booleans: set
     for name in roles.numbers:
         if name in booleans and cells[name] in _BOOLEANS:
             continue
-        what = _wrong_in_cell(cells[name].strip(), name in roles.partial_numbers)
+        what = _wrong_in_cell(cells[name].strip(), name in roles.partial_numbers, decimal)
         if what is not None:
             wrong.append(f", column {name!r}: {what}")
     if roles.ids is not None and not cells[roles.ids]:
@@ -250,12 +269,19 @@ def _wrong_in_row(row: list[str], header: list[str], roles: Roles, booleans: set
     return wrong
 
 
-def _wrong_in_cell(text: str, may_be_missing: bool) -> str | None:
+def _wrong_in_cell(text: str, may_be_missing: bool, decimal: str) -> str | None:
     if text in _MISSING:
         return None if may_be_missing else f"{text or 'empty'}: fill it in or drop the row"
     try:
-        value = float(text)
+        # As Arrow reads it: a point is no decimal mark where a comma is.
+        value = float(text if decimal == "." else text.translate(_WITH_COMMA))
     except ValueError:
+        if _OTHER_MARK[decimal].fullmatch(text):
+            other = "," if decimal == "." else "."
+            return (
+                f"{text!r} is not a number with the decimal mark {decimal!r}: say "
+                f"decimal={other!r} (--decimal {other})"
+            )
         return f"{text!r} is not a number: encode it as one or leave the column out"
     if not math.isfinite(value):
         return f"{text} is not finite: fill in or clip such values, or drop the row"

@@ -14,13 +14,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io.compression import OPENERS, SUFFIXES, Lent, decompress
 from rankplug.io.encodings import LONGEST_LINE, plain_text
-from rankplug.parameters import Choice, check_parameters
+from rankplug.parameters import Choice, Optional, check_parameters
 
 FORMATS = ("svmlight", "csv", "parquet", "arrow")
 
@@ -38,8 +39,53 @@ _FORMAT_OF_SUFFIX = {suffix: name for name, suffixes in _SUFFIXES.items() for su
 _MOST_SECONDS_LENT = 10.0  # a block is decompressed within a fraction of a second
 # What Python and Arrow raise at content that is not what it says to be.
 _DAMAGES = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
+_NO_SEPARATORS = "\"'\r\n\x00"
 ENOUGH_PROBLEMS = 6
 """How many to look for: one more than an error message lists."""
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How values are written in text; None leaves it open.
+
+    Attributes
+    ----------
+    zero_based : bool or None
+        Whether the indices of svmlight text begin at 0; from 1 if left open.
+    separator : str or None
+        The character between the cells of CSV; found in the header if left open.
+    decimal : "." or "," or None
+        The decimal mark of CSV; a point if left open.
+    """
+
+    zero_based: bool | None = None
+    separator: str | None = None
+    decimal: Literal[".", ","] | None = None
+
+    def check(self) -> Notation:
+        """The notation itself; raises `ParameterError` if there is none like this."""
+        rules = {
+            "zero_based": Optional(Choice((True, False))),
+            "decimal": Optional(Choice((".", ","))),
+        }
+        check_parameters("reading text", rules, {name: getattr(self, name) for name in rules})
+        one = self.separator
+        if one is None:
+            return self
+        if not isinstance(one, str) or len(one) != 1 or one in _NO_SEPARATORS or not one.isascii():
+            raise ParameterError(
+                f"separator={one!r} must be one character between the cells of CSV, such as ';'"
+            )
+        if one == (self.decimal or "."):
+            raise ParameterError(f"separator={one!r} is the decimal mark, too: give another one")
+        return self
+
+    def refuse_unfit(self, format_: str) -> None:
+        """Raise `ParameterError` if something is said that files of the format do not have."""
+        if format_ != "svmlight":
+            refuse_unfit(format_, zero_based=self.zero_based or None)
+        if format_ != "csv":
+            refuse_unfit(format_, separator=self.separator, decimal=self.decimal)
 
 
 class InputFile:
@@ -48,13 +94,13 @@ class InputFile:
     Parameters
     ----------
     path : path
-    zero_based : bool
-        Whether indices of svmlight text begin at 0.
+    notation : Notation, optional
+        How its values are written, if it is text.
     """
 
-    def __init__(self, path: str | os.PathLike[str], zero_based: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], notation: Notation | None = None) -> None:
         self.path = Path(path)
-        self.zero_based = zero_based
+        self.notation = notation or Notation()
 
     def __str__(self) -> str:
         return str(self.path)
@@ -177,22 +223,21 @@ def require_format(format_: str | None) -> None:
         raise ParameterError(f"unknown format {format_!r}{nearest(format_, FORMATS)}")
 
 
-def input_files(path: Paths, format_: str | None, zero_based: bool) -> tuple[list[InputFile], str]:
+def input_files(
+    path: Paths, format_: str | None, notation: Notation
+) -> tuple[list[InputFile], str]:
     """The files and their common format, which is found out if `format_` is None."""
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise ParameterError("no file to read: path is an empty list")
     require_format(format_)
-    check_parameters(
-        "reading files", {"zero_based": Choice((True, False))}, {"zero_based": zero_based}
-    )
-    files = [InputFile(one, zero_based) for one in paths]
+    notation.check()
+    files = [InputFile(one, notation) for one in paths]
     formats = [file.find_format() if format_ is None else format_ for file in files]
     if len(set(formats)) > 1:
         listed = ", ".join(f"{file} ({name})" for file, name in zip(files, formats, strict=True))
         raise DataError(f"files of different formats cannot be read together: {listed}")
-    if formats[0] != "svmlight":
-        refuse_unfit(formats[0], zero_based=zero_based or None)
+    notation.refuse_unfit(formats[0])
     return files, formats[0]
 
 

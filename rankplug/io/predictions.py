@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.batches import read_batches
 from rankplug.io.prepared.npy import Bar
 from rankplug.io.writing import table_writer
@@ -21,15 +21,19 @@ _SCORES = Form()
 
 
 class _ScoredRows(NamedTuple):
-    """Consecutive rows of the file: the number of the first, their scores and query ids."""
+    """Consecutive rows of the file: number of the first, scores, query ids, columns kept."""
 
     row: int
     scores: NDArray[np.float64]
     qid: NDArray[Any] | None
+    kept: Any = None
 
     def part(self, start: int, stop: int | None = None) -> _ScoredRows:
-        qid = None if self.qid is None else self.qid[start:stop]
-        return _ScoredRows(self.row + start, self.scores[start:stop], qid)
+        rows = slice(start, stop)
+        qid = None if self.qid is None else self.qid[rows]
+        n_rows = len(self.scores[rows])
+        kept = None if self.kept is None else self.kept.slice(start, n_rows)
+        return _ScoredRows(self.row + start, self.scores[rows], qid, kept)
 
 
 def predict_file(
@@ -39,7 +43,10 @@ def predict_file(
     *,
     form: Form = _SCORES,
     qid: str | None = None,
-    zero_based: bool = False,
+    zero_based: bool | None = None,
+    separator: str | None = None,
+    decimal: Literal[".", ","] | None = None,
+    ids: Sequence[str] | None = None,
     batch_rows: int = 10_000,
     progress: bool = True,
 ) -> int:
@@ -63,8 +70,13 @@ def predict_file(
     qid : str, optional
         Column of a table that holds the query ids; if omitted, that of the model's training, or
         else "qid", if there is one.
-    zero_based : bool
-        Whether the indices of svmlight text begin at 0.
+    zero_based : bool, optional
+        Whether the indices of svmlight text begin at 0; as in the model's training if omitted.
+    separator, decimal : str, optional
+        Of CSV, as for `rankplug.read_data`.
+    ids : sequence of str, optional
+        Columns of a table, such as a document's id, that stand first in the output; if omitted,
+        those that the model knows, if they are there.
     batch_rows : int
         Rows to read at a time.
     progress : bool
@@ -92,6 +104,11 @@ def predict_file(
         qid=qid,
         query_column=model.query_column,
         zero_based=zero_based,
+        usually_zero_based=model.zero_based,
+        separator=separator,
+        decimal=decimal,
+        ids=ids,
+        id_columns=model.id_columns,
         batch_rows=batch_rows,
     )
     n_rows = 0
@@ -106,24 +123,44 @@ def predict_file(
                 except DataError as error:
                     where = f"in the rows from {n_rows} on: " if n_rows else ""
                     raise DataError(f"{where}{error}") from None
-                yield _ScoredRows(n_rows, scores, batch.qid)
+                yield _ScoredRows(n_rows, scores, batch.qid, batch.kept)
                 n_rows += len(scores)
                 bar.move_to(n_rows, total=round(n_rows / batch.fraction))
 
-        for frame in _frames(model, score(), form):
-            write(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata())
+        for frame, kept in _frames(model, score(), form):
+            table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+            write(table if kept is None else _beside(kept.replace_schema_metadata(), table, ids))
     return n_rows
 
 
-def _frames(model: Model, scored: Iterable[_ScoredRows], form: Form) -> Iterator[pd.DataFrame]:
+def _frames(
+    model: Model, scored: Iterable[_ScoredRows], form: Form
+) -> Iterator[tuple[pd.DataFrame, Any]]:
+    """Rows of the output, and the columns that are kept of them."""
     labels = label_names(model)
     if form.output == "score":
         for rows in scored:
-            yield _score_frame(rows, labels)
+            yield _score_frame(rows, labels), rows.kept
         return
     for rows in scored if labels is not None else _whole_queries(scored):
         frame = answer(rows.scores, form, rows.qid, labels)
-        yield frame if form.output == "rank" else frame.assign(row=frame["row"] + rows.row)
+        if form.output == "rank":
+            yield frame, rows.kept
+        else:
+            kept = None if rows.kept is None else rows.kept.take(frame["row"].to_numpy())
+            yield frame.assign(row=frame["row"] + rows.row), kept
+
+
+def _beside(kept: Any, table: Any, ids: Sequence[str] | None) -> Any:
+    """The table with the columns that are kept before its own."""
+    both = [name for name in kept.column_names if name in table.column_names]
+    if both and ids is not None:
+        raise ParameterError(
+            f"id: the output has a column {both[0]!r} of its own: rename it in the data"
+        )
+    for name in reversed([name for name in kept.column_names if name not in both]):
+        table = table.add_column(0, name, kept.column(name))
+    return table
 
 
 def _score_frame(rows: _ScoredRows, labels: NDArray[Any] | None) -> pd.DataFrame:
@@ -156,8 +193,13 @@ def _join(parts: list[_ScoredRows], seen: set[Any]) -> _ScoredRows:
     """The rows of all parts, if none of their queries has come before."""
     row, scores = parts[0].row, np.concatenate([part.scores for part in parts])
     ids = [part.qid for part in parts if part.qid is not None]
+    kept = None
+    if parts[0].kept is not None:
+        import pyarrow as pa
+
+        kept = pa.concat_tables([part.kept for part in parts])
     if not ids:
-        return _ScoredRows(row, scores, None)
+        return _ScoredRows(row, scores, None, kept)
     qid = np.concatenate(ids)
     starts = _starts(qid)
     for start, query in zip(starts, qid[starts].tolist(), strict=True):
@@ -167,4 +209,4 @@ def _join(parts: list[_ScoredRows], seen: set[Any]) -> _ScoredRows:
                 "cannot be told batch by batch: sort the file by query, or ask for scores"
             )
         seen.add(query)
-    return _ScoredRows(row, scores, qid)
+    return _ScoredRows(row, scores, qid, kept)

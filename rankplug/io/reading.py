@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,7 +21,8 @@ from rankplug.data import (
 )
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import DEFAULT_QID, label_roles, query_roles, read_columns
-from rankplug.io.files import InputFile, Paths, input_files, refuse_unfit
+from rankplug.io.companions import Companions, find_companions, refuse_companions
+from rankplug.io.files import InputFile, Notation, Paths, input_files, refuse_unfit
 from rankplug.io.prepared import is_folder, open_prepared
 from rankplug.io.svmlight import read_svmlight
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
@@ -38,7 +39,9 @@ def read_data(
     weight: str | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
-    zero_based: bool = False,
+    zero_based: bool | None = None,
+    separator: str | None = None,
+    decimal: Literal[".", ","] | None = None,
     like: RankingData | None = None,
     dense: bool | None = None,
     dtype: DTypeLike | None = None,
@@ -47,8 +50,13 @@ def read_data(
 
     LETOR/svmlight text has lines ``relevance qid:ID index:value ... # comment`` with ascending
     indices from 1; features that a line leaves out are 0. CSV files have a header. Text may be
-    compressed (gzip, bzip2, xz); a line has 32 MB at most. Without query ids all rows are one
-    query; ids that are written as plain integers become integers, others strings.
+    compressed (gzip, bzip2, xz, zstd, or a ZIP archive of one file), UTF-8, or UTF-16 and UTF-32
+    with a byte order mark; a line has 32 MB at most. Without query ids all rows are one query; ids
+    that are written as plain integers become integers, others strings.
+
+    Beside text, ``NAME.query`` (LightGBM) or ``NAME.group`` (XGBoost) holds the number of rows of
+    each query, ``NAME.weight`` the weight of each row, or of each query. They are used, and a
+    `DataWarning` says so.
 
     Parameters
     ----------
@@ -65,9 +73,13 @@ def read_data(
         Columns of a table that hold features; all others if omitted.
     n_features : int, optional
         Number of features of svmlight text; the largest index if omitted.
-    zero_based : bool
+    zero_based : bool, optional
         Whether the indices of svmlight text begin at 0, as scikit-learn, LightGBM and XGBoost
-        write them.
+        write them; as in `like` if omitted, or else from 1. Models remember it.
+    separator : str, optional
+        The character between the cells of CSV; found in the header if omitted.
+    decimal : "." or ",", optional
+        The decimal mark of CSV; a point if omitted.
     like : RankingData, optional
         Data read before, for training: the new data get the same features in the same order
         and form (dense or sparse, float32 or float64), 0 where svmlight text has none.
@@ -89,25 +101,24 @@ def read_data(
     if is_folder(path):
         refuse_unfit("prepared", **{**given, "zero_based": zero_based or None})
         return _open_like(cast("str | os.PathLike[str]", path), like)
-    files, format_ = input_files(path, format, zero_based)
     form = _Form.of(n_features, like, dense, dtype)
+    files, format_, notation = _open_files(path, format, like, zero_based, separator, decimal)
     if format_ == "svmlight":
         refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features)
-        X, relevance, ids = form.read_text(files)
-        data = RankingData.from_arrays(X, relevance, ids, feature_names=form.feature_names)
-        return replace(data, query_column=None if ids is None else DEFAULT_QID)
+        companions = find_companions(files, format_)
+        X, relevance, ids, weights = form.read_text(files, companions)
+        data = _ranking_data(companions, X, relevance, ids, weights, form.feature_names)
+        ids_column = None if ids is None else DEFAULT_QID
+        return replace(data, query_column=ids_column, zero_based=bool(notation.zero_based))
     refuse_unfit(format_, n_features=n_features)
     named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
     choose = partial(query_roles, **named, features=features, like=form.feature_names)
-    roles, columns = read_columns(files, format_, choose, form.dtype)
-    data = RankingData.from_arrays(
-        form.shape(columns.features),
-        columns.relevance[:, 0],
-        columns.ids,
-        sample_weight=columns.weight,
-        feature_names=roles.features,
-    )
-    return replace(data, query_column=roles.ids)
+    companions = find_companions(files, format_)
+    roles, columns = read_columns(files, format_, choose, form.dtype, companions)
+    X, relevance = form.shape(columns.features), columns.relevance[:, 0]
+    data = _ranking_data(companions, X, relevance, columns.ids, columns.weight, roles.features)
+    ids_column = roles.ids or (None if columns.ids is None else DEFAULT_QID)
+    return replace(data, query_column=ids_column)
 
 
 def read_label_data(
@@ -119,7 +130,9 @@ def read_label_data(
     orders: bool | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
-    zero_based: bool = False,
+    zero_based: bool | None = None,
+    separator: str | None = None,
+    decimal: Literal[".", ","] | None = None,
     like: LabelRankingData | None = None,
     dense: bool | None = None,
     dtype: DTypeLike | None = None,
@@ -128,7 +141,7 @@ def read_label_data(
 
     Parameters
     ----------
-    path, format, features, n_features, zero_based, dense, dtype
+    path, format, features, n_features, zero_based, separator, decimal, dense, dtype
         As for `read_data`.
     labels : str or sequence of str
         Of a table: the column that holds the class, or the order of names, such as ``a>b=c``; or
@@ -151,17 +164,19 @@ def read_label_data(
     ParameterError
         If an argument does not fit the format.
     """
-    files, format_ = input_files(path, format, zero_based)
-    where = ", ".join(map(str, files))
     form = _Form.of(n_features, like, dense, dtype)
+    files, format_, notation = _open_files(path, format, like, zero_based, separator, decimal)
+    refuse_companions(files, format_)
+    where = ", ".join(map(str, files))
     if format_ == "svmlight":
         refuse_unfit(
             format_, labels=labels, ranks=ranks or None, orders=orders or None, features=features
         )
-        X, values, ids = form.read_text(files)
+        X, values, ids, _ = form.read_text(files, [Companions(file) for file in files])
         if ids is not None:
             raise DataError(f"{where}: query ids are for read_data, which reads ranking data")
-        return _class_data(where, X, _whole(values), form, like, orders=False)
+        data = _class_data(where, X, _whole(values), form, like, orders=False)
+        return replace(data, zero_based=bool(notation.zero_based))
     if labels is None:
         raise ParameterError("name the class column, labels='...', or columns, labels=['...']")
     if orders and not isinstance(labels, str):
@@ -225,10 +240,11 @@ class _Form:
         )
 
     def read_text(
-        self, files: Sequence[InputFile]
-    ) -> tuple[Matrix, NDArray[np.float64], NDArray[Any] | None]:
+        self, files: Sequence[InputFile], companions: Sequence[Companions]
+    ) -> tuple[Matrix, NDArray[np.float64], NDArray[Any] | None, NDArray[np.float64] | None]:
         dtype = np.float64 if self.dtype is None else self.dtype
-        return read_svmlight(files, n_features=self.n_features, dense=self.dense, dtype=dtype)
+        form: dict[str, Any] = {"n_features": self.n_features, "dense": self.dense, "dtype": dtype}
+        return read_svmlight(files, companions, **form)
 
     def shape(self, features: NDArray[Any]) -> Matrix:
         if self.n_features not in (None, features.shape[1]):
@@ -237,6 +253,40 @@ class _Form:
                 f"{self.n_features}: name them with features=[...]"
             )
         return sparse.csr_array(features) if self.dense is False else features
+
+
+def _open_files(
+    path: Paths,
+    format_: str | None,
+    like: RankingData | LabelRankingData | None,
+    zero_based: bool | None,
+    separator: str | None,
+    decimal: Literal[".", ","] | None,
+) -> tuple[list[InputFile], str, Notation]:
+    """The files and how they are written: from 0 like the training data if it is not said."""
+    said = Notation(zero_based, separator, decimal)
+    files, known = input_files(path, format_, said)
+    if zero_based is None and like is not None and known == "svmlight":
+        said = replace(said, zero_based=like.zero_based)
+        files = [InputFile(file.path, said) for file in files]
+    return files, known, said
+
+
+def _ranking_data(
+    companions: Sequence[Companions],
+    X: Matrix,
+    relevance: NDArray[np.float64],
+    ids: NDArray[Any] | None,
+    weight: NDArray[np.float64] | None,
+    feature_names: Sequence[str] | None,
+) -> RankingData:
+    told = [str(one.weights_file) for one in companions if one.weights_file is not None]
+    try:
+        return RankingData.from_arrays(
+            X, relevance, ids, sample_weight=weight, feature_names=feature_names
+        )
+    except DataError as error:
+        raise DataError(f"{', '.join(told)}: {error}" if told else str(error)) from None
 
 
 def _open_like(path: str | os.PathLike[str], like: RankingData | None) -> RankingData:

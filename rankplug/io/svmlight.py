@@ -19,6 +19,7 @@ from scipy import sparse
 from rankplug.data import Matrix, RankingData
 from rankplug.data.arrays import index_type
 from rankplug.exceptions import DataError
+from rankplug.io.companions import Companions
 from rankplug.io.encodings import LONGEST_LINE, with_newlines
 from rankplug.io.files import InputFile
 from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
@@ -58,13 +59,20 @@ class TextPosition:
 
 
 def read_svmlight(
-    files: Sequence[InputFile], *, n_features: int | None, dense: bool | None, dtype: DTypeLike
-) -> tuple[Matrix, NDArray[np.float64], NDArray[Any] | None]:
-    """Features, relevance and query ids (None if there are none) of files, one after the other.
+    files: Sequence[InputFile],
+    companions: Sequence[Companions],
+    *,
+    n_features: int | None,
+    dense: bool | None,
+    dtype: DTypeLike,
+) -> tuple[Matrix, NDArray[np.float64], NDArray[Any] | None, NDArray[np.float64] | None]:
+    """Features, relevance, query ids and weights of files, one after the other; None: not told.
 
     Parameters
     ----------
     files : sequence of InputFile
+    companions : sequence of Companions
+        Of each file.
     n_features : int, optional
         Columns of the matrix; the largest index if omitted.
     dense : bool, optional
@@ -81,6 +89,14 @@ def read_svmlight(
         raise DataError(
             f"{', '.join(without)}: no qid, but other files have them: give every file query ids"
         )
+    weights = []
+    for number, (beside, part) in enumerate(zip(companions, parts, strict=True)):
+        n_rows = len(part.relevance)
+        ids = beside.ids(0, n_rows, part.id_texts() if beside.sizes_file else None)
+        if ids is not None and not part.has_query_ids:
+            parts[number] = part.with_ids(ids)
+        weights.append(beside.weights(0, n_rows))
+        beside.require_end(n_rows)
     rows = ParsedRows.concatenate(parts)
     width = int(rows.indices.max(initial=0)) if n_features is None else n_features
     if width == 0:
@@ -89,7 +105,9 @@ def read_svmlight(
         where = ", ".join(map(str, files))
         raise DataError(f"{where}: feature {width} is too large: renumber the features")
     ids = written_ids(rows.ids) if rows.has_query_ids else None
-    return to_matrix(rows, width, dense), rows.relevance, ids
+    told = [weight for weight in weights if weight is not None]
+    weight = np.concatenate(told) if told else None
+    return to_matrix(rows, width, dense), rows.relevance, ids, weight
 
 
 def svmlight_batches(
@@ -151,7 +169,7 @@ def _parse_block_or_lines(
     file: InputFile, block: bytes, line: int, n_features: int | None, dtype: DTypeLike
 ) -> ParsedRows:
     try:
-        rows = parse_block(block, n_features, dtype, file.zero_based)
+        rows = parse_block(block, n_features, dtype, bool(file.notation.zero_based))
         if rows.has_all_query_ids or not rows.has_query_ids:
             return rows
     except ValueError:  # Arrow's errors of parsing among them

@@ -10,7 +10,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,12 @@ class ParsedRows:
     def has_all_query_ids(self) -> bool:
         """Whether there is no row without a query id."""
         return bool(self.ids.null_count == 0)
+
+    def with_ids(self, ids: NDArray[np.str_]) -> ParsedRows:
+        """The rows with other query ids."""
+        import pyarrow as pa
+
+        return replace(self, ids=pa.chunked_array([pa.array(ids.tolist(), pa.string())]))
 
     def id_texts(self) -> NDArray[np.str_] | None:
         """The query ids as text; None if there are none."""
@@ -192,7 +198,9 @@ def parse_lines(
             if first[1] != (query_id is not None):
                 raise _LineError(_mixed_ids(query_id, first[0]))
             features = tokens[1:] if query_id is None else tokens[2:]
-            _add_features(features, n_features, 0 if file.zero_based else 1, indices, values)
+            _add_features(
+                features, n_features, 0 if file.notation.zero_based else 1, indices, values
+            )
             ids.append(query_id)
             counts.append(len(features))
         except _LineError as error:

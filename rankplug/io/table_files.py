@@ -18,7 +18,8 @@ class Roles:
     """Names of columns by what they hold.
 
     `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
-    text. Features may be missing and, with `partial`, relevance.
+    text, and columns that are `kept` are passed on, whatever they hold. Features may be missing
+    and, with `partial`, relevance.
     """
 
     features: tuple[str, ...]
@@ -26,6 +27,7 @@ class Roles:
     ids: str | None = None
     weight: str | None = None
     partial: bool = False
+    kept: tuple[str, ...] = ()
 
     @property
     def complete_numbers(self) -> tuple[str, ...]:
@@ -46,7 +48,8 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns."""
-        return (*self.numbers, *(() if self.ids is None else (self.ids,)))
+        ids = () if self.ids is None else (self.ids,)
+        return tuple(dict.fromkeys((*self.numbers, *ids, *self.kept)))
 
 
 class TableFile(ABC):

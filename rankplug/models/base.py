@@ -39,6 +39,8 @@ class Model(ABC):
     id_columns : tuple of str
         Columns that name the rows, such as a document's id: they are no features, but where the
         data have them, they stand beside the predictions.
+    zero_based : bool
+        Whether the indices of svmlight text began at 0 in training.
     """
 
     kind: ClassVar[str]
@@ -46,6 +48,7 @@ class Model(ABC):
     feature_names: tuple[str, ...] | None = None
     query_column: str | None = None
     id_columns: tuple[str, ...] = ()
+    zero_based: bool = False
 
     @property
     def takes_missing_values(self) -> bool:
@@ -145,7 +148,8 @@ class Model(ABC):
                 content = self._write(folder)
                 features = self.n_features, self.feature_names
                 columns = self.query_column, self.id_columns
-                write_header(folder, self.kind, *features, *columns, content)
+                zero_based = self.zero_based
+                write_header(folder, self.kind, *features, *columns, content, zero_based=zero_based)
         except OSError as error:
             if error.filename is not None or error.errno is None:
                 raise

@@ -30,6 +30,8 @@ def write_header(
     query_column: str | None,
     id_columns: tuple[str, ...],
     model: Mapping[str, Any],
+    *,
+    zero_based: bool,
 ) -> None:
     """Describe the model whose files are in the folder; `model` is what its own kind wants kept."""
     header = {
@@ -45,6 +47,8 @@ def write_header(
         header["query_column"] = query_column
     if id_columns:
         header["id_columns"] = id_columns
+    if zero_based:
+        header["zero_based"] = True
     header["sha256"] = _content_sha256(header)
     (folder / HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
 
@@ -88,6 +92,8 @@ def _wrong_entries(header: dict[str, Any]) -> list[str]:
         wrong.append("query_column")
     if not _is_texts(header.get("id_columns", [])):
         wrong.append("id_columns")
+    if not isinstance(header.get("zero_based", False), bool):
+        wrong.append("zero_based")
     return wrong
 
 

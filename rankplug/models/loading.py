@@ -33,6 +33,7 @@ def load_model(path: str | Path) -> Model:
         model.feature_names = check_names(header["feature_names"], model.n_features)
         model.query_column = header.get("query_column")
         model.id_columns = tuple(header.get("id_columns") or ())
+        model.zero_based = header.get("zero_based", False)
     except DataError as error:
         raise ModelFormatError(f"{folder}: {error}") from None
     if model.n_features != header["n_features"] or model.n_features < 1:

@@ -114,6 +114,7 @@ class WrappedModel(Model):
         self.requires = model.requires
         self.query_column = model.query_column
         self.id_columns = model.id_columns
+        self.zero_based = model.zero_based
 
     @property
     def n_features(self) -> int:

@@ -141,6 +141,10 @@ class _Columns(_Section):
     remember them, and ``rankplug predict`` writes them beside the scores."""
     zero_based: bool = False
     """Whether the indices of svmlight text begin at 0."""
+    separator: Line | None = None
+    """Character between the cells of CSV; found in the header if left out."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark of CSV; a point if left out."""
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from rankplug.exceptions import DataError, nearest
 from rankplug.io import read_table
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
-from rankplug.io.files import InputFile
+from rankplug.io.files import InputFile, Notation
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, parse_metric
 from rankplug.recipe import Dataset, Files, OneFile, Recipe, choice_in_words, choose_columns
 from rankplug.solver import Data
@@ -34,14 +35,15 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     if isinstance(data, Dataset):
         return recipe, ()
     path = data.file if isinstance(data, OneFile) else data.train
-    file = InputFile(path)
+    written: dict[str, Any] = {"separator": data.separator, "decimal": data.decimal}
+    file = InputFile(path, Notation(**written).check())
     format_ = "prepared" if path.is_dir() else data.format or file.find_format()
     if format_ in ("prepared", "svmlight"):
         return recipe, ()
     try:
         if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
             choice = choose_columns(
-                read_table(path, format_),
+                read_table(path, format_, **written),
                 label=data.label,
                 qid=data.qid,
                 weight=data.weight,

@@ -103,6 +103,8 @@ def _load(source: Dataset | Files | OneFile) -> dict[str, Data]:
         "weight": source.weight,
         "features": source.features,
         "zero_based": source.zero_based,
+        "separator": source.separator,
+        "decimal": source.decimal,
     }
 
     def read(path: Path, like: RankingData | None = None) -> RankingData:

@@ -305,6 +305,7 @@ class Solver(Declared, ABC):
         if not isinstance(data, LabelRankingData) and data.n_queries > 1:
             result.model.query_column = data.query_column or tables.QUERY_COLUMN
         result.model.id_columns = getattr(data, "id_columns", ())
+        result.model.zero_based = bool(getattr(data, "zero_based", False))
         return replace(
             result,
             status=status,

@@ -262,3 +262,73 @@ def test_saved_models_are_used_without_mlflow(folder, tmp_path, command, model):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+# --- columns that name the rows ---
+
+
+@pytest.fixture
+def named(tmp_path):
+    """A model, and rows with the ids of documents."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "doc": [f"d,{i:03}" for i in range(12)],
+            "number": np.arange(12) + 10,
+            "a": rng.normal(size=12),
+            "b": rng.normal(size=12),
+            "label": rng.integers(0, 3, 12),
+            "qid": np.repeat([5, 6, 7], 4),
+        }
+    )
+    frame.loc[3, "doc"] = None
+    ranker = Ranker("tree-tron").fit(frame[["a", "b"]], frame["label"], qid=frame["qid"])
+    ranker.model_.save(tmp_path / "model")
+    ranker.model_.id_columns = ("doc", "elsewhere")
+    ranker.model_.save(tmp_path / "knowing")
+    return tmp_path, frame, ranker
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "tsv"])
+@pytest.mark.parametrize("out_ending", ["csv", "parquet"])
+@pytest.mark.parametrize("model", ["model", "knowing"])
+@pytest.mark.parametrize("output", ["score", "rank", "top_k"])
+def test_ids_stand_beside_the_predictions(named, ending, out_ending, model, output):
+    folder, frame, ranker = named
+    data, out = folder / f"data.{ending}", folder / f"out.{out_ending}"
+    write = {"csv": "to_csv", "tsv": "to_csv", "parquet": "to_parquet", "arrow": "to_feather"}
+    options = {"index": False} if ending in ("csv", "tsv") else {}
+    options |= {"sep": "\t"} if ending == "tsv" else {}
+    getattr(frame, write[ending])(data, **options)
+    command = ["predict", str(folder / model), str(data), "-o", str(out), "--output", output]
+    command += ["--k", "2", "--batch-rows", "5"]
+    ids = ["doc"]
+    if model == "model":
+        command += ["--id", "doc", "--id", "number"]
+        ids.append("number")
+    assert cli.main(command) == 0
+    found = pd.read_csv(out) if out_ending == "csv" else pd.read_parquet(out)
+    own = {"score": ["qid", "score"], "rank": ["qid", "score", "rank"]}
+    assert list(found) == ids + own.get(output, ["qid", "row", "score", "rank"])
+    rows = found["row"] if output == "top_k" else np.arange(12)
+    assert len(found) == (6 if output == "top_k" else 12)
+    expected = frame.iloc[rows].reset_index(drop=True)
+    for name in ids:
+        shown = found[name].fillna("").astype(str).tolist()
+        assert shown == expected[name].fillna("").astype(str).tolist()
+    np.testing.assert_allclose(found["score"], ranker.predict(frame[["a", "b"]])[rows])
+
+
+def test_ids_that_cannot_be_kept_are_named(named, capsys):
+    folder, frame, _ = named
+    frame.rename(columns={"number": "score"}).to_csv(folder / "data.csv", index=False)
+    (folder / "data.txt").write_text("1 1:1 2:1\n")
+    command = ["predict", str(folder / "model")]
+    out = ["-o", str(folder / "out.csv")]
+    assert cli.main([*command, str(folder / "data.csv"), *out, "--id", "dok"]) == 2
+    assert "no column 'dok'; did you mean 'doc'?" in capsys.readouterr().err
+    assert cli.main([*command, str(folder / "data.csv"), *out, "--id", "score"]) == 2
+    assert "the output has a column 'score' of its own" in capsys.readouterr().err
+    assert cli.main([*command, str(folder / "data.txt"), *out, "--id", "doc"]) == 2
+    assert "svmlight text names no columns" in capsys.readouterr().err
+    assert not (folder / "out.csv").exists()

@@ -69,6 +69,7 @@ class PreparedFolder:
             self._array("order") if "order" in manifest.arrays else None,
             self.scaling,
             manifest.arguments.get("qid"),
+            zero_based=bool(manifest.arguments.get("zero_based", False)),
         )
         return data.noting_missing(manifest.missing)
 
@@ -95,6 +96,7 @@ class PreparedFolder:
             data.feature_names,
             scaling=data.scaling,
             query_column=data.query_column,
+            zero_based=data.zero_based,
         )
         return part if self.manifest.missing else part.noting_missing(False)
 

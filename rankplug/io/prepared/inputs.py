@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rankplug.data import Matrix, tables
 from rankplug.data.queries import query_id_vector
 from rankplug.exceptions import DataError
-from rankplug.io.columns import open_table
+from rankplug.io.columns import open_table, require_one_weight
+from rankplug.io.companions import find_companions
 from rankplug.io.files import InputFile
 from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_blocks, to_matrix
 from rankplug.io.table_files import Roles
@@ -91,11 +92,17 @@ class Input(ABC):
     n_features: int | None = None
 
     def __init__(
-        self, files: Sequence[InputFile], dtype: np.dtype[Any], dense: bool | None
+        self, files: Sequence[InputFile], format_: str, dtype: np.dtype[Any], dense: bool | None
     ) -> None:
         self.files = files
+        self.companions = find_companions(files, format_)
         self.dtype = dtype
         self.dense = dense
+
+    @property
+    def weighted(self) -> bool:
+        """Whether there are weights in companions of the files."""
+        return any(one.weights_file is not None for one in self.companions)
 
     def pieces(self, start: Position) -> Iterator[Piece]:
         """The rows from some position on.
@@ -113,6 +120,7 @@ class Input(ABC):
                 position = piece.end
                 _require_no_infinity(self.files[number], piece)
                 yield piece
+            self.companions[number].require_end(position.rows)
 
     @abstractmethod
     def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
@@ -129,7 +137,7 @@ class TextInput(Input):
         dense: bool | None,
         n_features: int | None,
     ) -> None:
-        super().__init__(files, dtype, dense)
+        super().__init__(files, "svmlight", dtype, dense)
         self.n_features = n_features
 
     def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
@@ -143,10 +151,12 @@ class TextInput(Input):
                 )
             width = self.n_features or max(position.width, int(rows.indices.max(initial=0)))
             known = {"text": end, "width": width, "has_ids": rows.has_query_ids}
+            beside, place = self.companions[start.file], (position.rows, len(rows.counts))
+            ids, weight = beside.ids(*place, rows.id_texts()), beside.weights(*place)
             position = position.after(len(rows.counts), len(rows.values), **known)
             dense = position.looks_dense if self.dense is None else self.dense
             X = to_matrix(rows, max(position.width, 1), dense)
-            yield Piece(X, rows.relevance, rows.id_texts(), None, position, file.fraction_read())
+            yield Piece(X, rows.relevance, ids, weight, position, file.fraction_read())
 
 
 class TableInput(Input):
@@ -167,7 +177,8 @@ class TableInput(Input):
         if dtype is None:
             found = [tables.to_matrix(table, roles.features).dtype for table in empty]
             dtype = np.result_type(*found) if found else np.dtype(np.float64)
-        super().__init__(files, dtype, dense is not False)
+        super().__init__(files, format_, dtype, dense is not False)
+        require_one_weight(roles, self.companions[0])
         self.format = format_
         self.roles = roles
         self.written_ids = format_ == "csv"
@@ -185,14 +196,16 @@ class TableInput(Input):
         with open_table(file, self.format) as opened:
             for table, fraction in opened.batches(self.roles, n_rows, start.rows):
                 features = tables.to_matrix(table, self.roles.features)
-                ids = self._ids(file, table, position.rows)
+                beside, place = self.companions[start.file], (position.rows, table.num_rows)
+                ids = beside.ids(*place, self._ids(file, table, position.rows))
+                told = beside.weights(*place)
                 known = {"width": len(self.roles.features), "has_ids": with_ids}
                 position = position.after(table.num_rows, features.size, **known)
                 yield Piece(
                     self._matrix(features),
                     tables.to_matrix(table, self.roles.relevance)[:, 0].astype(float, copy=False),
                     ids,
-                    None
+                    told
                     if weight is None
                     else tables.to_matrix(table, [weight])[:, 0].astype(float),
                     position,

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from rankplug.data import ScaleName
 from rankplug.exceptions import DataError, ParameterError
+from rankplug.io.companions import Companions
 from rankplug.io.files import InputFile
 from rankplug.io.prepared.inputs import Position
 from rankplug.io.prepared.manifest import MANIFEST
@@ -26,6 +27,7 @@ from rankplug.io.svmlight import TextPosition
 
 _STATE = "state.json"
 _LOCK = "lock"
+_NOT_IN_THE_FIRST = ("zero_based", "separator", "decimal")  # arguments that 0.1 did not have
 _FIRST_FILES = {_LOCK, f"{_STATE}.tmp"}
 
 
@@ -44,13 +46,15 @@ class Arguments:
     scale: ScaleName
     shard_bytes: int
     zero_based: bool = False
+    separator: str | None = None
+    decimal: Literal[".", ","] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The arguments as JSON has them; of those that 0.1 did not know, only what is given."""
         written = {**asdict(self), "features": self.features and list(self.features)}
-        if not self.zero_based:
-            del written["zero_based"]
-        return written
+        return {
+            key: value for key, value in written.items() if value or key not in _NOT_IN_THE_FIRST
+        }
 
 
 @dataclass(frozen=True)
@@ -171,16 +175,24 @@ class Job:
         return {"sources": list(self.sources), "arguments": self.arguments.as_json()}
 
 
-def sources_of(files: Sequence[InputFile]) -> tuple[dict[str, Any], ...]:
-    """Path, size and time of change of files; raises `DataError` if one is missing."""
+def sources_of(files: Sequence[InputFile], format_: str) -> tuple[dict[str, Any], ...]:
+    """Path, size and time of change of files, then of their companions.
+
+    Raises
+    ------
+    DataError
+        If one is missing.
+    """
+    companions = (path for file in files for path in Companions.of(file, format_).paths)
     found = []
-    for file in files:
+    for path in (*(file.path for file in files), *companions):
         try:
-            status = file.path.stat()
+            status = path.stat()
         except OSError as error:
-            raise DataError(f"{file} cannot be read: {error.strerror}") from None
-        path = str(file.path.absolute())
-        found.append({"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns})
+            raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        found.append(
+            {"path": str(path.absolute()), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        )
     return tuple(found)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from rankplug.data import ScaleName
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import common_roles, query_roles
-from rankplug.io.files import FORMATS, InputFile, Paths, input_files, refuse_unfit
+from rankplug.io.files import FORMATS, InputFile, Notation, Paths, input_files, refuse_unfit
 from rankplug.io.prepared.folder import PreparedFolder, open_prepared
 from rankplug.io.prepared.inputs import Input, TableInput, TextInput
 from rankplug.io.prepared.job import (
@@ -65,6 +65,8 @@ def prepare(
     features: Sequence[str] | None = None,
     n_features: int | None = None,
     zero_based: bool = False,
+    separator: str | None = None,
+    decimal: Literal[".", ","] | None = None,
     dense: bool | None = None,
     dtype: Literal["float32", "float64"] | None = None,
     scale: ScaleName = "none",
@@ -90,7 +92,7 @@ def prepare(
         appearance.
     output : path
         The folder to make.
-    format, label, qid, weight, features, n_features, zero_based, dense, dtype
+    format, label, qid, weight, features, n_features, zero_based, separator, decimal, dense, dtype
         As for `rankplug.read_data`.
     scale : "none", "standard", "minmax" or "maxabs"
         Scaling of each feature, as in a recipe; the folder keeps it, and models trained from the
@@ -122,7 +124,7 @@ def prepare(
     seemed at first, they are written twice, and the work takes twice the space.
     """
     check_parameters("prepare", _ARGUMENTS, locals())
-    files, format_ = input_files(paths, format, zero_based)
+    files, format_ = input_files(paths, format, Notation(zero_based, separator, decimal))
     arguments = Arguments(
         format=format_,
         label=label,
@@ -135,10 +137,12 @@ def prepare(
         scale=scale,
         shard_bytes=int(shard_bytes),
         zero_based=zero_based,
+        separator=separator,
+        decimal=decimal,
     )
     _require_fitting(arguments)
     target = Path(os.path.abspath(output))
-    sources = sources_of(files)
+    sources = sources_of(files, format_)
     if not overwrite and (done := _find_done(target, arguments, sources)) is not None:
         return done
     require_replaceable(target, overwrite=overwrite)
@@ -230,12 +234,13 @@ def _carry_out(job: Job, state: State, input_: Input) -> Path:
             state = arrange(job, state, raw, order)
         else:
             state = job.save(replace(state, phase="seal"))
-    return seal(job, state, raw, order, input_.feature_names)
+    weighted = job.arguments.weight is not None or input_.weighted
+    return seal(job, state, raw, order, input_.feature_names, weighted=weighted)
 
 
 def _read(job: Job, state: State, input_: Input) -> State:
     """Read the input from where the state says to its end."""
-    sizes = [source["size"] for source in job.sources]
+    sizes = [source["size"] for source in job.sources[: len(job.files)]]
     with (
         GrowingFiles(job.folder, state.sizes) as files,
         job.bar("reading", "B", sum(sizes), sum(sizes[: state.position.file])) as bar,
@@ -250,7 +255,7 @@ def _read(job: Job, state: State, input_: Input) -> State:
             if files.should_be_saved:
                 state = job.save(state, files)
         where = ", ".join(map(str, job.files))
-        if sources_of(job.files) != job.sources:
+        if sources_of(job.files, job.arguments.format) != job.sources:
             raise DataError(f"{where}: changed while being read: prepare the data again")
         if not (input_.n_features or state.position.width):
             raise DataError(f"{where}: no features, only relevance and ids")

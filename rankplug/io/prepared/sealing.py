@@ -122,12 +122,20 @@ def _blocks(raw: RawRows, start: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + step, raw.n_rows)
 
 
-def seal(job: Job, state: State, raw: RawRows, order: Order, names: tuple[str, ...] | None) -> Path:
+def seal(
+    job: Job,
+    state: State,
+    raw: RawRows,
+    order: Order,
+    names: tuple[str, ...] | None,
+    *,
+    weighted: bool,
+) -> Path:
     """Complete the folder; doing it again does the same. Returns the folder."""
     folder = job.folder / state.folder
     write_array(folder / "query_ptr.npy", order.query_ptr)
     write_array(folder / "query_ids.npy", order.query_ids)
-    if job.arguments.weight is not None:
+    if weighted:
         write_array(folder / "query_weight.npy", order.query_weight)
     if raw.layout == "sparse" and state.folder == "rows":
         _write_row_ptr(job.folder / ROW_PTR, folder / "row_ptr.npy", raw)
