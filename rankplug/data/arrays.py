@@ -327,6 +327,8 @@ def holds_nan(X: Matrix) -> bool:
 
 def _find_missing(matrix: Matrix, names: Sequence[str] | None, *, allowed: bool) -> bool:
     """Whether a value is NaN; raises `DataError` if one is infinite, or NaN and not allowed."""
+    if isinstance(matrix, JoinedMatrix):
+        return False
     values = stored_values(matrix)
     # A finite sum proves finite terms in one fast pass; an overflowing one proves nothing.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -177,7 +177,8 @@ class Solver(Declared, ABC):
         self._check_missing_beside(valid, watch)
         model = initial_model(self.name, self.tags, data, init)
         check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
-        metric = parse_metric(self.eval_metric) if hasattr(self, "eval_metric") else None
+        named = getattr(self, "eval_metric", None)
+        metric = None if named is None else parse_metric(named)
         monitor = Monitor(callback, time_limit, name=self.name, watched=watch, metric=metric)
         validation = {"valid": valid} if self.tags.validation else {}
         rng = as_generator(random_state)

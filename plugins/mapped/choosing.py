@@ -1,0 +1,190 @@
+"""Mapped data, kept while C changes, and the choice of C on data that are held out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+import weakref
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from rankplug.data import JoinedMatrix, LabelRankingData, PreferenceData, RankingData
+from rankplug.exceptions import ConvergenceWarning, DataWarning
+from rankplug.maps import FeatureMap, FittedJoin, JoinedMap
+from rankplug.metrics import measure_data, parse_metric
+from rankplug.solver import Data, Monitor, Progress, Solver, SolverResult
+from rankplug.system.interruption import interrupted
+
+GRID = np.logspace(0.0, 6.0, 13)
+"""Of C, where the loss is a mean and rows have length 1: on ranking sets of the public kind noisy
+ones are best at 10 to 100, clean ones at 1,000 to 30,000, and none below 1."""
+_PATIENCE = 3
+"""Values of C without a better score after which the search ends: scores have one peak."""
+_DEFAULT = 100.0
+"""Of the grid, if there is no time to search."""
+_HELD_OUT = 5
+"""One of so many queries, or rows."""
+
+_CACHE: weakref.WeakKeyDictionary[Any, tuple[Any, MappedData, Any]] = weakref.WeakKeyDictionary()
+"""The last map of each data set, so that trials that change only C do not fit it again."""
+
+
+@dataclass(frozen=True)
+class MappedData:
+    """A fitted map, and the training data on its columns.
+
+    Attributes
+    ----------
+    map : FittedJoin
+    data : RankingData or LabelRankingData
+    compact : bool
+        Whether the columns stay in blocks, for solvers that see data as shards; else they are CSR.
+    """
+
+    map: FittedJoin
+    data: Data
+    compact: bool
+
+    def of(self, data: Data) -> Data:
+        """Other data on the same columns."""
+        return _on_columns(self.map, data, self.compact)
+
+
+def map_data(
+    maps: FeatureMap,
+    data: Data,
+    valid: Data | None,
+    rng: np.random.Generator,
+    compact: bool,
+    time_limit: float | None,
+) -> MappedData:
+    """Fit the map, or take the one that was fitted last to these data in the same way.
+
+    The generator is then left as fitting leaves it, so that results do not depend on it.
+    """
+    asked = (repr(_told(maps)), repr(rng.bit_generator.state), id(valid), compact, time_limit)
+    if data in _CACHE and _CACHE[data][0] == asked:
+        _, found, rng.bit_generator.state = _CACHE[data]
+        return found
+    joined = maps if isinstance(maps, JoinedMap) else JoinedMap([maps])
+    fitted = joined.fit(data, valid=valid, random_state=rng, time_limit=time_limit)
+    assert isinstance(fitted, FittedJoin)
+    found = MappedData(fitted, _on_columns(fitted, data, compact), compact)
+    if not interrupted():
+        _CACHE[data] = asked, found, rng.bit_generator.state
+    return found
+
+
+def _told(maps: FeatureMap) -> dict[str, Any]:
+    """The parameters of maps; objects whose text is not all of them stand for themselves."""
+    return {
+        key: value if isinstance(value, str | int | float | type(None)) else (value, id(value))
+        for key, value in maps.get_params().items()
+        if not isinstance(value, FeatureMap | list | tuple)
+    }
+
+
+def _on_columns(fitted: FittedJoin, data: Data, compact: bool) -> Data:
+    columns = fitted.transform(data.X)
+    assert isinstance(columns, JoinedMatrix)
+    X: Any = columns if compact else columns.tocsr()
+    mapped = replace(data, X=X, feature_names=None, scaling=None)
+    return mapped.noting_missing(False)
+
+
+def hold_out(data: Data, rng: np.random.Generator) -> tuple[Data, Data]:
+    """Four fifths of the queries (instances, or rows of the only query), and the others."""
+    if isinstance(data, RankingData) and data.n_queries == 1:
+        return _divide_rows(data, rng)
+    order = rng.permutation(data.n_examples)
+    # Each part needs pairs: those with some go to both in turn.
+    order = np.concatenate(
+        [order[data.pair_counts[order] > 0], order[data.pair_counts[order] == 0]]
+    )
+    held = np.arange(len(order)) % _HELD_OUT == 1
+    if not held.any() or not data.pair_counts[order[~held]].any():
+        return data, data
+    return data.take(np.sort(order[~held])), data.take(np.sort(order[held]))
+
+
+def _divide_rows(data: RankingData, rng: np.random.Generator) -> tuple[RankingData, RankingData]:
+    order = rng.permutation(data.n_samples)
+    cut = data.n_samples // _HELD_OUT
+    parts = [
+        replace(
+            data,
+            X=data.X[rows],
+            relevance=data.relevance[rows],
+            query_ptr=np.array([0, len(rows)]),
+            order=None,
+        )
+        for rows in (np.sort(order[cut:]), np.sort(order[:cut]))
+    ]
+    if not all(len(np.unique(part.relevance)) > 1 for part in parts):
+        return data, data
+    return parts[0], parts[1]
+
+
+def default_metric(data: PreferenceData) -> str:
+    """What C is chosen by: gains need grades, and labels are ranked as a whole."""
+    if isinstance(data, LabelRankingData):
+        return "kendall_tau"
+    return "ndcg@10" if isinstance(data, RankingData) and data.is_graded else "pairwise_accuracy"
+
+
+class CSearch:
+    """Solutions for ascending C, each scored on held-out data, until they get worse.
+
+    Attributes
+    ----------
+    best : SolverResult or None
+        That of the best C; None if there was no time for one.
+    best_c : float
+    n_passes : float
+    """
+
+    def __init__(self, solver: Solver, Cs: Any, metric: str, monitor: Monitor) -> None:
+        self._solver, self._Cs, self._metric, self._monitor = solver, Cs, metric, monitor
+        self.best: SolverResult | None = None
+        self.best_c = float(_DEFAULT * Cs[0] / GRID[0])
+        self.n_passes = 0.0
+
+    def run(self, data: Data, held: Data) -> None:
+        """Solve for one C after the other."""
+        metric = parse_metric(self._metric)
+        sign = 1.0 if metric.greater_is_better else -1.0
+        last, best_score, since = None, -np.inf, 0
+        for k, C in enumerate(self._Cs):
+            last = self._solve(data, float(C), last)
+            self.n_passes += last.n_passes
+            score = measure_data(held, last.model.predict(held.X), metric)[str(metric)].mean()
+            since += 1
+            if sign * score > best_score or self.best is None:
+                self.best, self.best_c, best_score, since = last, float(C), sign * score, 0
+            going = self._monitor.report(
+                k + 1, C=float(C), **{f"held_out_{metric.log_name}": score}
+            )
+            if not going or since >= _PATIENCE:
+                return
+
+    def _solve(self, data: Data, C: float, last: SolverResult | None) -> SolverResult:
+        solver = clone(self._solver).set_params(C=C)
+        init = last if solver.tags.warm_start else None
+        with warnings.catch_warnings():
+            # What a C that is not taken does is no news.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", DataWarning)
+            found: SolverResult = solver.solve(data, init=init, callback=self._is_over)
+        return found
+
+    def _is_over(self, step: Progress) -> bool:
+        return step.n_iter > 0 and is_overdue(self._monitor)
+
+
+def is_overdue(monitor: Monitor) -> bool:
+    """Whether the time limit has passed."""
+    limit = monitor.time_limit
+    return limit is not None and time.perf_counter() - monitor.started >= limit

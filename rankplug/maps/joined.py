@@ -1,0 +1,211 @@
+"""Maps side by side, such as ``leaves + identity``: each counts as much as the others."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rankplug.data import Block, JoinedMatrix, Matrix, OneHotMatrix, PreferenceData
+from rankplug.exceptions import ModelFormatError
+from rankplug.maps.base import FeatureMap, FittedMap
+from rankplug.parameters import Parameter
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+class _Maps(Parameter):
+    """Some maps."""
+
+    def accepts(self, value: Any) -> bool:
+        given = isinstance(value, list | tuple) and len(value) > 0
+        return given and all(isinstance(one, FeatureMap) for one in value)
+
+    def __str__(self) -> str:
+        return "a list of FeatureMap, see rankplug.make_map"
+
+
+class FittedJoin(FittedMap):
+    """The columns of several fitted maps, each times a factor.
+
+    Parameters
+    ----------
+    parts : sequence of FittedMap
+    factors : sequence of float
+    """
+
+    kind = "joined"
+
+    def __init__(self, parts: Sequence[FittedMap], factors: Sequence[float]) -> None:
+        self.parts = tuple(parts)
+        self.factors = tuple(map(float, factors))
+        self.requires = tuple(dict.fromkeys(name for part in parts for name in part.requires))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row."""
+        return self.parts[0].n_features
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of a mapped row."""
+        return sum(part.n_columns for part in self.parts)
+
+    @property
+    def takes_missing_values(self) -> bool:
+        """If all parts do."""
+        return all(part.takes_missing_values for part in self.parts)
+
+    def _transform(self, X: Matrix) -> Any:
+        return JoinedMatrix([part._transform(X) for part in self.parts], self.factors)
+
+    def column_names(self, names: Sequence[str]) -> list[str]:
+        """Those of the parts, one after the other."""
+        return [name for part in self.parts for name in part.column_names(names)]
+
+    def column_features(self) -> NDArray[np.int64] | None:
+        """Those of the parts, if all of them tell."""
+        found = [part.column_features() for part in self.parts]
+        known = [one for one in found if one is not None]
+        return np.concatenate(known) if len(known) == len(found) else None
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        parts = [
+            {"map": part.kind, "factor": factor, "content": pack(part, folder, f"map{k}")}
+            for k, (part, factor) in enumerate(zip(self.parts, self.factors, strict=True))
+        ]
+        return {"parts": parts}
+
+    @classmethod
+    def _read(cls, folder: Path, header: Mapping[str, Any]) -> FittedJoin:
+        from rankplug.maps.registry import map_class
+
+        given = header.get("parts")
+        if not isinstance(given, list) or not given:
+            raise ModelFormatError(f"{folder}: the header names no maps")
+        parts, factors = [], []
+        for k, one in enumerate(given):
+            fits = isinstance(one, dict) and isinstance(one.get("content"), dict)
+            factor = one.get("factor") if fits else None
+            if not isinstance(factor, float) or not 0.0 < factor < np.inf:
+                raise ModelFormatError(f"{folder}: map {k} is not described in the header")
+            fitted = map_class(str(one.get("map"))).fitted
+            parts.append(unpack(fitted, folder, f"map{k}", one["content"]))
+            factors.append(factor)
+        if len({part.n_features for part in parts}) > 1:
+            raise ModelFormatError(f"{folder}: the maps take different numbers of features")
+        return cls(parts, factors)
+
+
+class JoinedMap(FeatureMap):
+    """Several maps side by side.
+
+    Each block of columns is divided by the root mean square norm of its training rows: a row of
+    each has length 1 on average, so that the regulariser treats the blocks alike.
+
+    Parameters
+    ----------
+    maps : list of FeatureMap
+        Their parameters are nested under their names, as in ``leaves__n_estimators``.
+    """
+
+    name = "joined"
+    fitted = FittedJoin
+    summary = "the columns of several maps, each scaled to rows of length 1"
+
+    def __init__(self, maps: Sequence[FeatureMap]) -> None:
+        self.maps = maps
+
+    parameters = {"maps": _Maps()}
+
+    def takes_missing_values(self) -> bool:
+        """If all maps do."""
+        return all(one.takes_missing_values() for one in self.maps)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The maps and, with `deep`, each by its name, and its parameters."""
+        found: dict[str, Any] = {"maps": self.maps}
+        for one in self.maps if deep else ():
+            found[one.name] = one
+            found |= {f"{one.name}__{key}": value for key, value in one.get_params().items()}
+        return found
+
+    def check(self, data: PreferenceData) -> None:
+        """Raise what `fit` would raise about the parameters and the kind of data."""
+        super().check(data)
+        for one in self.maps:
+            one.check(data)
+
+    def tuning_space(self, data: PreferenceData | None = None) -> dict[str, BaseDistribution]:
+        """Those of the maps, under their names if there are several."""
+        if len(self.maps) == 1:
+            return self.maps[0].tuning_space(data)
+        return {
+            f"{one.name}__{key}": value
+            for one in self.maps
+            for key, value in one.tuning_space(data).items()
+        }
+
+    def set_params(self, **params: Any) -> JoinedMap:
+        """Parameters of one map need no name before them."""
+        if len(self.maps) == 1:
+            own = {key: value for key, value in params.items() if key in self.maps[0].get_params()}
+            self.maps[0].set_params(**own)
+            params = {key: value for key, value in params.items() if key not in own}
+        super().set_params(**params)
+        return self
+
+    def _fit(
+        self,
+        data: PreferenceData,
+        valid: PreferenceData | None,
+        rng: np.random.Generator,
+        time_limit: float | None,
+    ) -> FittedJoin:
+        fitted = [
+            one.fit(data, valid=valid, random_state=rng, time_limit=time_limit) for one in self.maps
+        ]
+        return FittedJoin(fitted, [1.0 / _row_length(one._transform(data.X)) for one in fitted])
+
+
+def _row_length(block: Block) -> float:
+    """The root mean square of the norms of the rows; 1 if all are 0."""
+    if isinstance(block, OneHotMatrix):
+        square = float(block.codes.shape[1])
+    else:
+        values = block.data if sparse.issparse(block) else block
+        square = float(np.square(values, dtype=np.float64).sum() / block.shape[0])
+    return float(np.sqrt(square)) or 1.0
+
+
+def pack(part: Any, folder: Path, prefix: str) -> dict[str, Any]:
+    """Write a part of a model into the model's folder, its files under names of its own."""
+    with tempfile.TemporaryDirectory() as own:
+        content: dict[str, Any] = part._write(Path(own))
+        files = sorted(file.name for file in Path(own).iterdir())
+        for name in files:
+            shutil.copyfile(Path(own, name), folder / f"{prefix}-{name}")
+    return {"files": files, "header": content}
+
+
+def unpack(cls: type[Any], folder: Path, prefix: str, content: Mapping[str, Any]) -> Any:
+    """Read a part that `pack` wrote."""
+    files, header = content.get("files"), content.get("header")
+    named = isinstance(files, list) and all(isinstance(name, str) for name in files)
+    if not named or not isinstance(header, dict):
+        raise ModelFormatError(f"{folder}: {prefix} is not described in the header")
+    with tempfile.TemporaryDirectory() as own:
+        for name in files or ():
+            source = folder / f"{prefix}-{name}"
+            # Of the names in the folder only; a path would lead out of it.
+            if Path(name).name != name or source.is_symlink() or not source.is_file():
+                raise ModelFormatError(f"{folder}: the model's file {prefix}-{name} is missing")
+            shutil.copyfile(source, Path(own, name))
+        return cls._read(Path(own), header)
