@@ -91,7 +91,7 @@ def _on_columns(fitted: FittedJoin, data: Data, compact: bool) -> Data:
     columns = fitted.transform(data.X)
     assert isinstance(columns, JoinedMatrix)
     X: Any = columns if compact else columns.tocsr()
-    mapped = replace(data, X=X, feature_names=None, scaling=None)
+    mapped = replace(data, X=X, feature_names=None)
     return mapped.noting_missing(False)
 
 

@@ -138,6 +138,7 @@ class Mapped(Solver):
         "the problem of an exact solver, on leaves of trees, splines or kernel features",
         "He et al., ADKDD 2014; Friedman and Popescu, Annals of Applied Statistics 2 (2008)",
         exact=False,
+        duality_gap=True,
         validation=True,
         missing_values=True,
     )
@@ -198,7 +199,7 @@ class Mapped(Solver):
             mapped = map_data(maps, train, valid, rng, compact, _time_of_map(monitor))
             metric = self.eval_metric or default_metric(data)
             search = CSearch(inner, _unit_c(inner, train) * GRID, metric, monitor)
-            if not interrupted():
+            if not (interrupted() or is_overdue(monitor)):
                 search.run(mapped.data, mapped.of(held))
             n_passes = search.n_passes
             if valid is not None and search.best is not None:
@@ -243,13 +244,16 @@ def _solve_within(
     inner: Solver, data: Data, monitor: Monitor, rng: np.random.Generator
 ) -> SolverResult:
     """Solve, reporting each iteration; one step is made even if it is time to stop."""
-    n_before = len(monitor.history)
+    n_before = int(monitor.history[-1]["n_iter"]) + 1 if monitor.history else 0
 
     def report(step: Progress) -> bool:
-        going = monitor.report(n_before + step.n_iter, **step.values)
-        return not going and step.n_iter > 0
+        if monitor.interruption is None:
+            monitor.report(n_before + step.n_iter, **step.values)
+        return monitor.interruption is not None and step.n_iter > 0
 
-    if not (interrupted() or is_overdue(monitor)):
+    if monitor.interruption is None and is_overdue(monitor):
+        monitor.interruption = "time_limit"
+    if monitor.interruption is None and not interrupted():
         return inner.solve(data, random_state=rng, callback=report)
     with stopped_by(lambda: False):
         return inner.solve(data, random_state=rng, callback=lambda step: step.n_iter > 0)

@@ -18,22 +18,24 @@ from rankplug.parameters import Integer
 from rankplug.system.files import load_arrays, load_numbers
 
 _FILE = "map.npz"
+_FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
 _SAMPLE = 200_000  # rows that quantiles are taken from: more change no knot visibly
 
 
 class FittedIdentity(FittedMap):
-    """Columns ``(x - shift) factor``; a missing value is 0.
+    """Columns ``(x - shift) factor``; of a missing value ``fill``.
 
     Parameters
     ----------
-    shift, factor : float64 ndarray of shape (n_features,)
-        The shift of dense features; sparse ones are not shifted.
+    shift, factor, fill : float64 ndarray of shape (n_features,)
     """
 
     kind = "identity"
 
-    def __init__(self, shift: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
-        self.shift, self.factor = shift, factor
+    def __init__(
+        self, shift: NDArray[np.float64], factor: NDArray[np.float64], fill: NDArray[np.float64]
+    ) -> None:
+        self.shift, self.factor, self.fill = shift, factor, fill
 
     @property
     def n_features(self) -> int:
@@ -52,10 +54,11 @@ class FittedIdentity(FittedMap):
 
     def _transform(self, X: Matrix) -> Block:
         if sparse.issparse(X):
-            matrix = sparse.csr_array(X.multiply(self.factor[None, :]))
-            matrix.data = np.nan_to_num(matrix.data, copy=False)
-            return matrix
-        return np.nan_to_num((X - self.shift) * self.factor, copy=False)
+            values, columns = X.data * self.factor[X.indices], X.indices
+            values = np.where(np.isnan(values), self.fill[columns], values)
+            return sparse.csr_array((values, columns, X.indptr), shape=X.shape)
+        columns = (X - self.shift) * self.factor
+        return np.where(np.isnan(columns), self.fill, columns)
 
     def column_names(self, names: Sequence[str]) -> list[str]:
         """Those of the features."""
@@ -66,27 +69,29 @@ class FittedIdentity(FittedMap):
         return np.arange(self.n_features)
 
     def _write(self, folder: Path) -> dict[str, Any]:
-        np.savez(folder / _FILE, allow_pickle=False, shift=self.shift, factor=self.factor)
+        arrays = {"shift": self.shift, "factor": self.factor, "fill": self.fill}
+        np.savez(folder / _FILE, allow_pickle=False, **arrays)
         return {}
 
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> FittedIdentity:
-        arrays = load_numbers(folder / _FILE, "shift", "factor")
-        if arrays["shift"].ndim != 1 or arrays["shift"].shape != arrays["factor"].shape:
+        arrays = load_numbers(folder / _FILE, "shift", "factor", "fill")
+        shapes = {array.shape for array in arrays.values()}
+        if len(shapes) > 1 or arrays["factor"].ndim != 1:
             raise ModelFormatError(f"{folder / _FILE}: the arrays do not fit together")
         return cls(**arrays)
 
 
 class IdentityMap(FeatureMap):
-    """The features themselves, to mean 0 and standard deviation 1, so that none outweighs others.
+    """The features themselves, to standard deviation 1, so that none outweighs others.
 
-    Constant features become 0. Sparse features are divided, but not shifted, so that they stay
-    sparse: in a query only differences count.
+    Constant features become 0. Dense features that lie far from 0 are shifted to mean 0, against
+    rounding errors; others are not, as only differences count in a query.
     """
 
     name = "identity"
     fitted = FittedIdentity
-    summary = "the features, standardised"
+    summary = "the features, each to standard deviation 1"
 
     def takes_missing_values(self) -> bool:
         """They count as the mean."""
@@ -101,12 +106,14 @@ class IdentityMap(FeatureMap):
     ) -> FittedIdentity:
         mean, deviation = _moments(data.X)
         factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        shift = np.zeros_like(mean) if sparse.issparse(data.X) else mean
-        if not (np.isfinite(shift).all() and np.isfinite(factor).all()):
+        far = (np.abs(mean) > _FAR * deviation) & (not sparse.issparse(data.X))
+        shift = np.where(far, mean, 0.0)
+        fill = (mean - shift) * factor
+        if not (np.isfinite(shift).all() and np.isfinite(fill).all() and np.isfinite(factor).all()):
             raise DataError(
                 "the features are too large or too small to be standardised: scale them"
             )
-        return FittedIdentity(shift, factor)
+        return FittedIdentity(shift, factor, fill)
 
 
 class FittedSplines(FittedMap):

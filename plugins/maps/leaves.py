@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from rankplug.data import Block, LabelRankingData, Matrix, OneHotMatrix, PreferenceData
@@ -130,7 +131,7 @@ class LeavesMap(FeatureMap):
         if isinstance(self.trees, TreeModel):
             return self.trees.takes_missing_values
         if self.trees in _FORESTS:
-            return False
+            return True
         return self._make_solver().takes_missing_values()
 
     def check(self, data: PreferenceData) -> None:
@@ -204,7 +205,10 @@ class LeavesMap(FeatureMap):
     def _grow_forest(self, data: PreferenceData, rng: np.random.Generator) -> TreeEnsemble:
         y = data.relevance
         if y.ndim == 2:
-            y = np.where(np.isnan(y), np.nanmean(y, axis=1, keepdims=True), y)
+            known = ~np.isnan(y)
+            count = np.maximum(known.sum(axis=1, keepdims=True), 1)
+            mean = np.where(known, y, 0.0).sum(axis=1, keepdims=True) / count
+            y = np.where(known, y, mean)
         forest = _FORESTS[self.trees or "random-forest"](
             n_estimators=self.n_estimators,
             min_samples_leaf=self.min_samples_leaf,
@@ -212,8 +216,18 @@ class LeavesMap(FeatureMap):
             random_state=int(rng.integers(2**31)),
         )
         weight = getattr(data, "row_weight", None)
-        forest.fit(data.X, y, sample_weight=weight)
+        forest.fit(_with_short_indices(data.X), y, sample_weight=weight)
         return TreeEnsemble(_arrays_of([one.tree_ for one in forest.estimators_]), data.n_features)
+
+
+def _with_short_indices(X: Any) -> Any:
+    """Sparse features as scikit-learn's trees take them, which know 32-bit indices only."""
+    if not sparse.issparse(X):
+        return X
+    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        raise DataError("forests take sparse features with up to 2^31 values: use boosted trees")
+    short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return sparse.csr_matrix((X.data, *short), shape=X.shape)
 
 
 def _arrays_of(trees: list[Any]) -> TreeArrays:
@@ -231,4 +245,5 @@ def _arrays_of(trees: list[Any]) -> TreeArrays:
         np.where(inner, feature, 0).astype(np.int64),
         np.where(inner, threshold, 0.0),
         np.zeros(len(left)),
+        np.concatenate([tree.missing_go_to_left for tree in trees]).astype(bool),
     )

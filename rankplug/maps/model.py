@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import Matrix, row_blocks
-from rankplug.exceptions import ModelFormatError
+from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.maps.joined import FittedJoin, pack, unpack
-from rankplug.models import LinearModel, Model, WrappedModel, model_class
+from rankplug.models import LinearModel, Model, TreeModel, WrappedModel, model_class
 
 _BLOCK_ELEMENTS = 1 << 22  # of features mapped at once: 32 MB of float64
 
@@ -48,6 +48,46 @@ class MappedModel(WrappedModel):
         """Names of the columns that the model within weighs."""
         names = self.feature_names or [f"x{j}" for j in range(self.n_features)]
         return self.map.column_names(names)
+
+    def to_xgboost(self) -> Any:
+        """The trees as an `xgboost.Booster`, with the weights of the leaves as their values.
+
+        Its margins are the scores, up to a constant and rounding to float32.
+
+        Raises
+        ------
+        ParameterError
+            If the map is not the leaves of XGBoost's trees alone.
+        """
+        return self._refitted_trees("xgboost").booster
+
+    def to_lightgbm(self) -> Any:
+        """The trees as a `lightgbm.Booster`, with the weights of the leaves as their values.
+
+        Its raw scores are the scores, up to a constant.
+
+        Raises
+        ------
+        ParameterError
+            If the map is not the leaves of LightGBM's trees alone.
+        """
+        return self._refitted_trees("lightgbm").booster
+
+    def _refitted_trees(self, kind: str) -> Any:
+        others, trees = self.map.parts[1:], getattr(self.map.parts[0], "trees", None)
+        if not isinstance(trees, TreeModel) or trees.kind != kind or others:
+            raise ParameterError(
+                f"only a model of the leaves of {kind} alone can be written as its trees: train "
+                f"it with map={{'leaves': {{'trees': ...}}}}; this one is of "
+                f"{' + '.join(one.kind for one in self.map.parts)}"
+            )
+        if not isinstance(self.model, LinearModel):
+            raise ParameterError("only weights of one score can be the values of leaves")
+        values = self.map.factors[0] * self.model.coef
+        # Each tree to mean 0, which changes all scores alike: small values lose fewer digits.
+        counts = trees.leaf_counts
+        means = np.add.reduceat(values, np.cumsum(counts) - counts) / counts
+        return trees.with_leaf_values(values - np.repeat(means, counts))
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         blocks = [X[rows] for rows in row_blocks(X, _BLOCK_ELEMENTS)]

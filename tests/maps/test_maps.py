@@ -1,0 +1,152 @@
+"""Maps of features: their contract, their formulas, and how they are named and joined."""
+
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import rankplug
+from rankplug.data import RankingData
+from rankplug.exceptions import DataError, ParameterError, UnknownNameError
+from rankplug.maps import JoinedMap, list_maps, make_map
+from rankplug.testing import map_checks
+
+QUICK = {
+    "leaves": {"n_estimators": 5},
+    "nystroem": {"n_components": 20},
+    "fourier": {"n_components": 20},
+}
+
+
+def maps():
+    yield from (make_map(info.name, **QUICK.get(info.name, {})) for info in list_maps())
+    yield make_map("leaves", trees="random-forest", n_estimators=4)
+    yield make_map("leaves", trees="extra-trees", n_estimators=4)
+    yield make_map("leaves", trees="xgboost-all-pairs", n_estimators=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        available = {info.name for info in rankplug.list_solvers() if info.available}
+    if "lightgbm-lambdarank" in available:
+        yield make_map("leaves", trees="lightgbm-lambdarank", n_estimators=4)
+
+
+def checks():
+    for k, one in enumerate(maps()):
+        for check in map_checks(one):
+            serves_labels = one.name != "leaves" or one.trees in (
+                None,
+                "random-forest",
+                "extra-trees",
+            )
+            if check.task == "query-document" or serves_labels:
+                yield pytest.param(check, id=f"{k}-{check}")
+
+
+@pytest.mark.parametrize("check", list(checks()))
+def test_contract(check):
+    check()
+
+
+def data(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return RankingData.from_arrays(X, np.digitize(X[:, 0], [-0.5, 0.5]), np.arange(n) // 20)
+
+
+def test_our_maps_are_listed():
+    ours = {info.name for info in list_maps() if info.package == "rankplug"}
+    assert ours == {"fourier", "identity", "leaves", "nystroem", "splines"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("leaves", ["leaves"]),
+        (" leaves+ splines +identity", ["leaves", "splines", "identity"]),
+        ({"splines": {"n_knots": 5}, "identity": None}, ["splines", "identity"]),
+        (["splines", {"fourier": {"gamma": 2.0}}], ["splines", "fourier"]),
+    ],
+)
+def test_forms_of_maps(spec, names):
+    made = make_map(spec)
+    assert [one.name for one in getattr(made, "maps", [made])] == names
+    assert make_map(made) is made or isinstance(made, JoinedMap)
+
+
+@pytest.mark.parametrize(
+    ("spec", "params", "message"),
+    [
+        ("leave", {}, "unknown map 'leave'.*leaves"),
+        ("leaves + leaves", {}, "named more than once"),
+        ("leaves", {"n_estimator": 3}, "no parameter 'n_estimator'.*n_estimators"),
+        ({"splines": {"knots": 3}}, {}, "no parameter 'knots'"),
+        ({"splines": 3}, {}, "must be a mapping"),
+        ("leaves + identity", {"n_estimators": 3}, "give them by name"),
+        ([], {}, "empty list"),
+        (3, {}, "must be a name"),
+    ],
+)
+def test_wrong_forms_are_named(spec, params, message):
+    with pytest.raises((ParameterError, UnknownNameError), match=message):
+        make_map(spec, **params)
+
+
+def test_parameters_are_nested():
+    joined = make_map("leaves + splines").set_params(leaves__n_estimators=7, splines__n_knots=4)
+    assert joined.get_params()["leaves__n_estimators"] == 7
+    assert joined.maps[1].n_knots == 4
+
+
+def test_splines_follow_any_piecewise_linear_function():
+    train = data()
+    fitted = make_map("splines", n_knots=5).fit(train)
+    knots = fitted.knots_of(1)
+    values = np.array([0.0, 2.0, -1.0, 3.0, 0.5])
+    weights = np.zeros(fitted.n_columns)
+    weights[4:8] = np.diff(values)  # of the second feature
+    np.testing.assert_allclose(
+        fitted.transform(train.X) @ weights, np.interp(train.X[:, 1], knots, values), atol=1e-12
+    )
+    assert fitted.column_features().tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_kernel_maps_approach_the_kernel():
+    train = data(n=60)
+    gamma = 0.3
+    kernel = np.exp(-gamma * np.square(train.X[:, None] - train.X[None]).sum(axis=2))
+    for name, size, tolerance in (("nystroem", 60, 1e-6), ("fourier", 20_000, 0.05)):
+        fitted = make_map(name, n_components=size, gamma=gamma).fit(train, random_state=0)
+        columns = fitted.transform(train.X)
+        assert np.abs(columns @ columns.T - kernel).max() < tolerance, name
+
+
+def test_joined_blocks_have_rows_of_length_one():
+    train = data()
+    joined = make_map({"leaves": {"n_estimators": 6}, "identity": {}, "splines": {}}).fit(train)
+    columns = joined.transform(train.X)
+    starts = columns.starts
+    dense = columns.toarray()
+    for b, e in pairwise(starts):
+        assert np.square(dense[:, b:e]).sum(axis=1).mean() == pytest.approx(1.0)
+
+
+def test_trees_that_were_trained_before():
+    train = data()
+    trees = rankplug.make_solver("xgboost-pairwise", n_estimators=3).solve(train).model
+    fitted = make_map("leaves", trees=trees).fit(train)
+    assert fitted.trees is trees
+    with pytest.raises(DataError, match="take 3 features, the data have 2"):
+        make_map("leaves", trees=trees).fit(
+            RankingData.from_arrays(train.X[:, :2], train.relevance)
+        )
+
+
+def test_leaves_of_one_score_are_refused_for_labels():
+    labels = rankplug.LabelRankingData.from_arrays(
+        data().X, np.random.default_rng(0).random((200, 4))
+    )
+    with pytest.raises(DataError, match=r"trees='random-forest' or 'extra-trees'"):
+        make_map("leaves", trees="xgboost-pairwise").fit(labels)
+    with pytest.raises(ParameterError, match="no solver of boosted trees"):
+        make_map("leaves", trees="tree-tron").fit(data())

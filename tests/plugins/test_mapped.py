@@ -1,0 +1,234 @@
+"""The solver "mapped": exact rankers on mapped features."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+
+import rankplug
+from rankplug.data import JoinedMatrix, RankingData
+from rankplug.exceptions import DataError, DataWarning, ParameterError
+from rankplug.maps import MappedModel, make_map
+from rankplug.solver import path
+from rankplug.testing import contract_checks, make_problem
+
+LEAVES = {"leaves": {"n_estimators": 5}}
+
+
+def mapped(**params):
+    return rankplug.make_solver("mapped", **{"map": LEAVES, **params})
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Queries whose order no linear function has."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = np.digitize(X[:, 0] * X[:, 1], [-0.6, 0.0, 0.6])
+    return RankingData.from_arrays(X, y, np.arange(600) // 20)
+
+
+def accuracy(model, data):
+    return rankplug.metrics.evaluate(
+        data.relevance, model.predict(data.X), data.qid, "pairwise_accuracy"
+    )["pairwise_accuracy"]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"map": "splines", "C": 1.0, "solver": "cutting-plane"},
+        {"map": {"leaves": {"n_estimators": 4}, "identity": {}}},
+        {"map": {"nystroem": {"n_components": 10}}, "C": 1.0},
+    ],
+    ids=str,
+)
+def test_contract(params):
+    for check in contract_checks(mapped(**params)):
+        check()
+
+
+@pytest.mark.parametrize(
+    "solver", ["tree-tron", "cutting-plane", "toppush", "a2dm2", "larank", "sopopo"]
+)
+@pytest.mark.parametrize("name", ["leaves", "splines", "nystroem", "fourier", "identity"])
+def test_every_map_under_every_exact_solver(data, solver, name):
+    some = data.take(np.arange(8))
+    if solver in ("toppush", "a2dm2"):
+        some = dataclasses.replace(some, relevance=(some.relevance > 1).astype(float))
+    small = {
+        "leaves": {"n_estimators": 3},
+        "nystroem": {"n_components": 10},
+        "fourier": {"n_components": 10},
+    }
+    solver = mapped(map={name: small.get(name, {})}, solver=solver)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = solver.solve(some, random_state=0)
+    assert isinstance(result.model, MappedModel)
+    assert result.duality_gap is not None
+    assert np.isfinite(result.model.predict(some.X)).all()
+
+
+def test_the_problem_is_that_of_the_solver_on_the_columns(data):
+    result = mapped(C=0.01, solver={"tree-tron": {"tol": 1e-6}}).solve(data, random_state=0)
+    columns = result.model.map.transform(data.X)
+    assert isinstance(columns, JoinedMatrix)
+    plain = RankingData.from_arrays(columns.tocsr(), data.relevance, data.qid)
+    expected = rankplug.make_solver("tree-tron", C=0.01, tol=1e-6).solve(plain)
+    assert result.objective == pytest.approx(expected.objective, rel=1e-6)
+    assert result.duality_gap <= 1e-3 * result.objective
+    np.testing.assert_allclose(
+        result.model.predict(data.X), expected.model.predict(plain.X), atol=1e-3
+    )
+
+
+def test_it_follows_what_linear_rankers_cannot(data):
+    train, test = data.take(np.arange(20)), data.take(np.arange(20, 30))
+    result = mapped(map="leaves").solve(train, random_state=0)
+    assert accuracy(result.model, test) > 0.85
+    assert accuracy(rankplug.make_solver("tree-tron").solve(train).model, test) < 0.6
+
+
+@pytest.mark.parametrize("held", ["valid", "queries", "rows"])
+def test_c_is_chosen_on_data_that_were_not_trained_on(data, held):
+    train, valid = data.take(np.arange(20)), data.take(np.arange(20, 30))
+    if held == "rows":
+        train = RankingData.from_arrays(train.X, train.relevance, group=[train.n_samples])
+    result = mapped().solve(train, valid=valid if held == "valid" else None, random_state=0)
+    searched = [row for row in result.history if "C" in row]
+    assert len(searched) >= 4
+    key = "held_out_ndcg_at_10"
+    assert all(key in row for row in searched)
+    assert result.status == "converged"
+    if held == "valid":
+        best = max(searched, key=lambda row: row[key])
+        again = mapped(C=best["C"]).solve(train, random_state=0)
+        assert again.objective == pytest.approx(result.objective, rel=1e-3)
+
+
+def test_a_c_that_was_said_is_kept(data):
+    for params in ({"C": 0.1}, {"solver": {"tree-tron": {"C": 0.1}}}):
+        result = mapped(**params).solve(data, random_state=0)
+        assert not any("C" in row for row in result.history)
+    given = rankplug.make_solver("tree-tron", C=0.1)
+    other = mapped(solver=given).solve(data, random_state=0)
+    assert other.objective == pytest.approx(result.objective, rel=1e-6)
+    with pytest.raises(ParameterError, match="'toppush' has no parameter C"):
+        mapped(solver="toppush", C=1.0).solve(data)
+
+
+def test_a_path_fits_the_map_once(data, monkeypatch):
+    data, fits = data.take(np.arange(30)), count_fits(monkeypatch)
+    results = path(mapped(), data, [0.01, 0.1, 1.0], random_state=0)
+    assert len(fits) == 1
+    assert results[0].objective < results[-1].objective
+    assert len({id(result.model.map) for result in results}) == 1
+
+
+def test_trials_that_change_c_alone_do_not_fit_the_map_again(data, monkeypatch):
+    data, fits = data.take(np.arange(30)), count_fits(monkeypatch)
+    solver = mapped()
+    first = solver.set_params(C=0.1).solve(data, random_state=0)
+    solver.set_params(C=1.0).solve(data, random_state=0)
+    again = solver.set_params(C=0.1).solve(data, random_state=0)
+    assert len(fits) == 1
+    assert again.objective == first.objective
+    solver.set_params(map__n_estimators=6).solve(data, random_state=0)
+    solver.solve(data, random_state=1)
+    assert len(fits) == 3
+    rankplug.tune(
+        mapped(), data, n_trials=3, folds=2, progress=False, space={"map__n_estimators": 5}
+    )
+    assert len(fits) <= 3 + 3  # each fold once, and the last fit
+
+
+def count_fits(monkeypatch):
+    fits, cls = [], type(make_map("leaves"))
+    fit = cls._fit
+
+    def counted(self, data, *args):
+        fits.append(data)
+        return fit(self, data, *args)
+
+    monkeypatch.setattr(cls, "_fit", counted)
+    return fits
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_the_weights_go_back_into_the_booster(data, library):
+    booster = pytest.importorskip(library)
+    trees = {"xgboost": "xgboost-pairwise", "lightgbm": "lightgbm-lambdarank"}[library]
+    solver = mapped(map={"leaves": {"trees": trees, "n_estimators": 30}})
+    model = solver.solve(data, random_state=0).model
+    refitted = model.to_xgboost() if library == "xgboost" else model.to_lightgbm()
+    rows = booster.DMatrix(data.X, missing=0.0) if library == "xgboost" else data.X
+    options = {"output_margin": True} if library == "xgboost" else {"raw_score": True}
+    found, expected = refitted.predict(rows, **options), model.predict(data.X)
+    difference = found - expected
+    scale = np.abs(expected - expected.mean()).max()
+    assert np.ptp(difference) <= 1e-6 * max(scale, 1.0)
+    other = model.to_lightgbm if library == "xgboost" else model.to_xgboost
+    with pytest.raises(ParameterError, match="leaves of"):
+        other()
+
+
+def test_models_of_several_maps_are_no_booster(data):
+    model = mapped(map="leaves + identity", C=1.0).set_params(map__leaves__n_estimators=3)
+    with pytest.raises(ParameterError, match=r"this one is of leaves \+ identity"):
+        model.solve(data, random_state=0).model.to_xgboost()
+
+
+def test_label_ranking():
+    problem = make_problem("label-ranking")
+    labels = problem.data()
+    result = mapped(map={"leaves": {"n_estimators": 20}, "splines": {}}).solve(
+        labels, random_state=0
+    )
+    assert result.model.n_labels == labels.n_labels
+    assert any("held_out_kendall_tau" in row for row in result.history)
+    with pytest.raises(DataError, match="random-forest"):
+        mapped(map={"leaves": {"trees": "xgboost-pairwise"}}).solve(labels)
+
+
+def test_missing_values_are_taken_where_the_map_takes_them(data):
+    X = np.where(np.random.default_rng(1).random(data.X.shape) < 0.1, np.nan, data.X)
+    holes = RankingData.from_arrays(X, data.relevance, data.qid)
+    result = mapped(map={**LEAVES, "identity": {}}, C=0.1).solve(holes, random_state=0)
+    assert np.isfinite(result.model.predict(X)).all()
+    with pytest.raises(DataError, match="takes no missing values"):
+        mapped(map="nystroem", C=0.1).solve(holes)
+
+
+def test_an_estimator_nests_the_parameters(data, tmp_path):
+    ranker = rankplug.Ranker(mapped(C=0.1))
+    ranker.set_params(solver__map__n_estimators=4, solver__solver__tol=1e-4)
+    ranker.fit(data.X, data.relevance, qid=data.qid)
+    assert len(ranker.model_.map.parts[0].trees.leaf_counts) == 4
+    ranker.model_.save(tmp_path / "model")
+    again = rankplug.load_model(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(data.X), ranker.predict(data.X))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"map": "leave"}, r"map='leave' \(must be a map"),
+        ({"map": {"leaves": {"nothing": 1}}}, "must be a map"),
+        ({"solver": "nobody"}, r"solver='nobody' \(must be the name of a solver"),
+        ({"solver": {"tree-tron": {"D": 1}}}, "must be the name of a solver"),
+        ({"eval_metric": "nice"}, "the name of a metric"),
+    ],
+)
+def test_wrong_parameters_are_named(data, params, message):
+    with pytest.raises(ParameterError, match=message):
+        mapped(**params).solve(data)
+
+
+def test_little_time_still_gives_a_model(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        result = mapped(map="leaves").solve(data, random_state=0, time_limit=1e-3)
+    assert result.status == "time_limit"
+    assert accuracy(result.model, data) > 0.6
