@@ -21,8 +21,10 @@ _HOME = {
     "SolverTags": "solver",
     "TuneResult": "tuning",
     "compare": "mlflow",
+    "list_maps": "maps",
     "list_solvers": "solver",
     "load_model": "models",
+    "make_map": "maps",
     "make_solver": "solver",
     "path": "solver",
     "prepare": "io",
@@ -43,8 +45,10 @@ __all__ = [
     "TuneResult",
     "__version__",
     "compare",
+    "list_maps",
     "list_solvers",
     "load_model",
+    "make_map",
     "make_solver",
     "path",
     "prepare",
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
     from rankplug.data import LabelRankingData, RankingData
     from rankplug.estimators import LabelRanker, Ranker
     from rankplug.io import prepare, read_data, read_label_data, write_data
+    from rankplug.maps import list_maps, make_map
     from rankplug.mlflow import compare
     from rankplug.models import load_model
     from rankplug.solver import Solver, SolverResult, SolverTags, list_solvers, make_solver, path

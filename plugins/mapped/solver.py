@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from rankplug.data import PreferenceData, RankingData
 from rankplug.exceptions import ParameterError, RankplugError
-from rankplug.maps import MappedModel, make_map
+from rankplug.maps import FeatureMap, MappedModel, make_map
 from rankplug.metrics import parse_metric
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Positive
@@ -152,6 +152,16 @@ class Mapped(Solver):
         """If the map does."""
         return make_map(self.map).takes_missing_values()
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters and, with `deep`, those of map and solver, also where they are named."""
+        found: dict[str, Any] = super().get_params(deep=False)
+        if deep and self.parameters["map"].accepts(self.map):
+            found |= _nested("map", make_map(self.map), named=not isinstance(self.map, FeatureMap))
+        if deep and self.parameters["solver"].accepts(self.solver):
+            named = not isinstance(self.solver, Solver)
+            found |= _nested("solver", read_solver(self.solver), named=named)
+        return found
+
     def set_params(self, **params: Any) -> Mapped:
         """Set parameters; nested ones make a map or solver of what was named only."""
         if any(key.startswith("map__") for key in params) and "map" not in params:
@@ -238,6 +248,15 @@ class Mapped(Solver):
     def _takes_blocks(self, inner: Solver, data: Data) -> bool:
         """Whether the solver sees features as shards do, and so takes blocks of columns."""
         return isinstance(inner, LinearPathSolver) and isinstance(data, RankingData)
+
+
+def _nested(owner: str, made: Any, *, named: bool) -> dict[str, Any]:
+    """The parameters of a map or solver; without the objects that were only made to ask them."""
+    return {
+        f"{owner}__{key}": value
+        for key, value in made.get_params().items()
+        if not (named and isinstance(value, FeatureMap | list))
+    }
 
 
 def _solve_within(

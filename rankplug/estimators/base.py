@@ -165,7 +165,8 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
             self.solver = make_solver(self.solver)
         if isinstance(self.solver, Solver):
             known = self.solver.get_params(deep=False)
-            short = [key for key in params if key not in own and key.partition("__")[0] in known]
+            heads = {key: key.partition("__")[0] for key in params}
+            short = [key for key, head in heads.items() if head in known and head not in own]
             params |= {f"solver__{key}": params.pop(key) for key in short}
         return super().set_params(**params)  # type: ignore[no-any-return]
 

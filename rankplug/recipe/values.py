@@ -22,7 +22,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from rankplug import datasets
 from rankplug.exceptions import RankplugError, nearest
 from rankplug.metrics import parse_metric
-from rankplug.solver import solver_class
+from rankplug.solver import Solver, solver_class
 from rankplug.tuning import read_space
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -180,11 +180,20 @@ def _check_params(solver: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
             within = library.mistake({name: value})
             if within is not None:
                 yield (key,), _wrong(within)
+        elif "__" in key and key in _nested(cls, params):
+            continue
         elif key not in known:
             yield (key,), _wrong(f"{cls.name} has no parameter {key!r}{nearest(key, known)}")
         elif key in cls.parameters and not cls.parameters[key].accepts(value):
             within = cls.parameters[key].mistake(value)
             yield (key,), _not(str(cls.parameters[key])) if within is None else _wrong(within)
+
+
+def _nested(cls: type[Solver], params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of what a solver is made of, with its own as they are given."""
+    own = {key: value for key, value in params.items() if key in cls._get_param_names()}
+    given: Mapping[str, Any] = cls(**own).get_params()
+    return given
 
 
 def _check_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:

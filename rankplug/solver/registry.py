@@ -58,12 +58,17 @@ def make_solver(name: str, **params: Any) -> Solver:
     """
     cls = solver_class(name)
     known = cls._get_param_names()
-    of_library = {key: params[key] for key in params if cls.split_open(key)[0] is not None}
-    own = {key: params[key] for key in params if key not in of_library}
+    nested = {key: params[key] for key in params if key.partition("__")[0] in known and "__" in key}
+    own = {key: params[key] for key in params if key not in nested}
     unknown = [f"{key!r}{nearest(key, known)}" for key in own if key not in known]
     if unknown:
         raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
-    return cls(**own).set_params(**of_library)
+    try:
+        return cls(**own).set_params(**nested)
+    except ValueError as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise ParameterError(f"{name}: {error}") from None
 
 
 def solver_class(name: str) -> type[Solver]:

@@ -143,7 +143,7 @@ class _Override:
         """A distribution, or the value to hold."""
         from optuna.distributions import BaseDistribution
 
-        known = self._solver.get_params(deep=False)
+        known = self._solver.get_params()
         library, inner = self._solver.split_open(self._name)
         if self._name not in known and library is None:
             raise ParameterError(f"no parameter {self._name!r}{nearest(str(self._name), known)}")

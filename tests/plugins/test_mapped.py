@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rankplug
+import rankplug.cli
 from rankplug.data import JoinedMatrix, RankingData
 from rankplug.exceptions import DataError, DataWarning, ParameterError
 from rankplug.maps import MappedModel, make_map
@@ -232,3 +233,41 @@ def test_little_time_still_gives_a_model(data):
         result = mapped(map="leaves").solve(data, random_state=0, time_limit=1e-3)
     assert result.status == "time_limit"
     assert accuracy(result.model, data) > 0.6
+
+
+def test_nested_parameters_by_name():
+    solver = rankplug.make_solver("mapped", map__leaves__n_estimators=7, solver__tol=0.1)
+    assert solver.get_params()["map__leaves__n_estimators"] == 7
+    assert solver.get_params()["solver__tol"] == 0.1
+    with pytest.raises(ParameterError, match="Invalid parameter 'n_estimator'"):
+        rankplug.make_solver("mapped", map__leaves__n_estimator=7)
+    with pytest.raises(ParameterError, match="no parameter 'maps__n'"):
+        rankplug.make_solver("mapped", maps__n=7)
+
+
+RECIPE = """
+data: {dataset: web-search, params: {n_queries: 30, docs_per_query: 8, seed: 1}}
+metrics: [ndcg@10]
+tune: {n_trials: 2}
+solvers:
+  - solver: mapped
+    name: leaves
+    params: {map: {leaves: {n_estimators: 5}, identity: {}}, solver__tol: 0.01}
+    space: {map__leaves__n_estimators: {low: 3, high: 6}}
+  - solver: mapped
+    name: additive
+    params: {map: splines, solver: cutting-plane}
+"""
+
+
+def test_recipes_name_maps(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "maps.yaml").write_text(RECIPE)
+    assert rankplug.cli.main(["run", "maps.yaml", "--quiet", "--output", "out"]) == 0
+    assert "additive" in capsys.readouterr().out
+    wrong = RECIPE.replace("n_estimators: 5", "n_estimator: 5").replace("solver__tol", "solver__tl")
+    (tmp_path / "maps.yaml").write_text(wrong)
+    assert rankplug.cli.main(["run", "maps.yaml", "--quiet", "--output", "out2"]) == 2
+    message = capsys.readouterr().err
+    assert "maps.yaml" in message
+    assert "map" in message

@@ -797,7 +797,7 @@ def test_an_empty_section_can_be_filled_from_outside(write, tmp_path):
         ),
         (
             "solvers.0.params.c=1",
-            "--set solvers.0.params.c: tree-tron has no parameter 'c' (known:",
+            "--set solvers.0.params.c: tree-tron has no parameter 'c'; did you mean 'C'? (known:",
         ),
         (
             "solvers.0.params.C=0",

@@ -39,7 +39,7 @@ def test_solvers_accept_all_of_their_search_space(name):
     cls = solver_class(name)
     for data in [None, *(OF_TASK[task] for task in cls.tags.tasks)]:
         space = cls.search_space(data)
-        assert set(space) <= set(cls().get_params(deep=False))
+        assert set(space) <= set(cls().get_params())
         if not space:
             continue
         assert read_space(cls(), space, data).distributions == cls().tuning_space(data)
@@ -124,7 +124,7 @@ def test_what_is_held():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"c": 1.0}, r"no parameter 'c' \(known: C, max_iter"),
+        ({"c": 1.0}, r"no parameter 'c'; did you mean 'C'\? \(known: C, max_iter"),
         ({"max_iters": [1]}, "no parameter 'max_iters'; did you mean 'max_iter'"),
         ({"C": {"low": 2, "high": 1}}, "C: low=2 is above high=1"),
         ({"C": {"low": 0, "high": 1, "log": True}}, "C: a logarithmic range needs low > 0"),
