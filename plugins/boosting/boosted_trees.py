@@ -1,7 +1,8 @@
-"""The base of all solvers that grow boosted trees, with XGBoost or LightGBM."""
+"""The base of all solvers that grow boosted trees, with XGBoost, LightGBM or CatBoost."""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,10 +21,10 @@ from rankplug.system.cores import available_cores, survive_forks
 from rankplug_plugins.boosting.constraints import read_constraints
 from rankplug_plugins.boosting.open_parameters import LibraryParameters, first_sentence
 
-_LARGEST_SEED = 2**31 - 1  # both libraries keep it in 32 bits
+_LARGEST_SEED = 2**31 - 1  # the libraries keep it in 32 bits
 
-_Share: TypeAlias = Annotated[float, Real(0, 1, high_open=False)]
-_NotNegative: TypeAlias = Annotated[float, Real(0, low_open=False)]
+Share: TypeAlias = Annotated[float, Real(0, 1, high_open=False)]
+NotNegative: TypeAlias = Annotated[float, Real(0, low_open=False)]
 
 
 class _MetricName(Parameter):
@@ -85,12 +86,10 @@ class BoostedTrees(Solver):
     n_estimators : int
         Boosting rounds, one tree each.
     learning_rate : float in (0, 1]
-    min_child_weight : float
-        Least sum of second derivatives in a leaf.
     subsample, colsample_bytree : float in (0, 1]
         Shares of rows and features that each tree sees.
-    reg_lambda, reg_alpha : float
-        L2 and L1 penalties of the leaf values.
+    reg_lambda : float
+        L2 penalty of the leaf values.
     max_bin : int
         Histogram bins of a feature.
     early_stopping_rounds : int, optional
@@ -115,12 +114,10 @@ class BoostedTrees(Solver):
     iteration_limit = "n_estimators"
 
     n_estimators: Count = 100
-    learning_rate: _Share = 0.1
-    min_child_weight: _NotNegative = 1e-3
-    subsample: _Share = 1.0
-    colsample_bytree: _Share = 1.0
-    reg_lambda: _NotNegative = 0.0
-    reg_alpha: _NotNegative = 0.0
+    learning_rate: Share = 0.1
+    subsample: Share = 1.0
+    colsample_bytree: Share = 1.0
+    reg_lambda: NotNegative = 0.0
     max_bin: Annotated[int, Integer(2, 65535)] = 255
     early_stopping_rounds: Count | None = None
     eval_metric: Annotated[str, _MetricName()] = "ndcg@10"
@@ -228,11 +225,12 @@ class BoostedTrees(Solver):
         try:
             yield
         except Exception as error:
-            own = type(error).__module__.split(".")[0] == self.library.lower()
+            module = type(error).__module__.split(".")[0].lstrip("_")
+            own = module == self.library.lower()
             if not own or error is monitor.failure:
                 raise
             message = str(error).split("\nStack trace")[0]
-            reason = message.split("Check failed: ")[-1].strip()
+            reason = re.sub(r"^\S+/\S+:\d+: ", "", message.split("Check failed: ")[-1].strip())
             remedy = ""
             if "too large" in reason:
                 remedy = "; features must be below 3.4e38, the limit of float32: rescale them"

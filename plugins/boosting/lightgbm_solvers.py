@@ -15,7 +15,7 @@ from rankplug.models import Model
 from rankplug.parameters import Integer
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
-from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
+from rankplug_plugins.boosting.boosted_trees import BoostedTrees, NotNegative, Training, log_name
 from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.losses import (
@@ -40,6 +40,10 @@ class LightGBMTrees(BoostedTrees):
     ----------
     num_leaves, min_child_samples : int
         Most leaves of a tree, least rows of a leaf.
+    min_child_weight : float
+        Least sum of second derivatives in a leaf.
+    reg_alpha : float
+        L1 penalty of the leaf values.
     n_estimators, learning_rate, ...
         See `BoostedTrees`.
     """
@@ -59,6 +63,8 @@ class LightGBMTrees(BoostedTrees):
 
     num_leaves: Annotated[int, Integer(2, 131072)] = 31
     min_child_samples: Annotated[int, Integer(0)] = 20
+    min_child_weight: NotNegative = 1e-3
+    reg_alpha: NotNegative = 0.0
     params: Annotated[Mapping[str, Any] | None, LightGBMParameters(ranks=False)] = None
 
     def check(self, data: Data | RemoteRankingData) -> None:

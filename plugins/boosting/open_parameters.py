@@ -1,4 +1,4 @@
-"""Parameters of XGBoost and LightGBM that no solver names, under the libraries' own names.
+"""Parameters of the tree libraries that no solver names, under the libraries' own names.
 
 A library is asked which parameters it has, so that those of later versions pass too. XGBoost only
 warns of names that it does not know, and LightGBM not always; here they are errors, and so are
@@ -7,7 +7,9 @@ parameters that a solver sets itself or that would make its model something else
 
 from __future__ import annotations
 
+import difflib
 import functools
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -96,6 +98,36 @@ _LIGHTGBM_REFUSED = {
     **dict.fromkeys(("metric_freq", "first_metric_only", "early_stopping_min_delta"), _COMMAND),
 }  # fmt: skip
 
+_CATBOOST_SYNONYMS = {
+    "eta": "learning_rate", "objective": "loss_function", "n_estimators": "iterations",
+    "num_boost_round": "iterations", "num_trees": "iterations", "reg_lambda": "l2_leaf_reg",
+    "max_depth": "depth", "colsample_bylevel": "rsm", "random_state": "random_seed",
+    "max_bin": "border_count", "min_child_samples": "min_data_in_leaf", "num_leaves": "max_leaves",
+    "early_stopping_rounds": "od_wait",
+}  # fmt: skip
+_CATBOOST_OWN = {
+    "learning_rate": "learning_rate", "loss_function": "loss", "iterations": "n_estimators",
+    "l2_leaf_reg": "reg_lambda", "depth": "depth", "rsm": "colsample_bytree",
+    "border_count": "max_bin", "subsample": "subsample", "thread_count": "n_threads",
+    "eval_metric": "eval_metric", "od_wait": "early_stopping_rounds",
+}  # fmt: skip
+_CATBOOST_REFUSED = {
+    "random_seed": _SEED,
+    **dict.fromkeys(("od_type", "od_pval", "use_best_model", "best_model_min_trees",
+                     "custom_metric", "metric_period", "eval_fraction"),
+                    "early stopping is rankplug's, by eval_metric"),
+    **dict.fromkeys(("allow_writing_files", "save_snapshot", "snapshot_file", "snapshot_interval",
+                     "train_dir", "name", "input_borders", "output_borders"),
+                    "training writes no files"),
+    **dict.fromkeys(("cat_features", "text_features", "embedding_features", "tokenizers",
+                     "dictionaries", "feature_calcers", "text_processing"),
+                    "features are numbers here"),
+    **dict.fromkeys(("allow_const_label", "verbose", "silent", "logging_level"),
+                    "the solver sets it"),
+    **dict.fromkeys(("class_weights", "auto_class_weights", "scale_pos_weight", "classes_count",
+                     "class_names", "target_border"), _OTHER_OBJECTIVE),
+}  # fmt: skip
+
 # Of LightGBM's own ranking objectives only.
 _OF_LAMBDARANK = {
     "label_gain", "lambdarank_norm", "lambdarank_position_bias_regularization",
@@ -140,6 +172,13 @@ class LibraryParameters(OpenParameters):
         if meant in known:
             return None
         settable = known - self.own.keys() - self.refused.keys()
+        close = difflib.get_close_matches(name, {*known, *primary}, n=1)
+        if close and primary.get(close[0], close[0]) in self.own:
+            there = self.own[primary.get(close[0], close[0])]
+            return (
+                f"{self.library} has no parameter {name!r}; did you mean {close[0]!r}, the "
+                f"solver's parameter {there}?"
+            )
         return f"{self.library} has no parameter {name!r} here{nearest(name, settable)}"
 
     def _repeated(self, given: Mapping[str, Any], primary: Mapping[str, str]) -> Iterator[str]:
@@ -231,11 +270,45 @@ class LightGBMParameters(LibraryParameters):
         return None
 
 
+class CatBoostParameters(LibraryParameters):
+    """Parameters of `catboost.CatBoost`."""
+
+    library = "CatBoost"
+    own = _CATBOOST_OWN
+    refused = _CATBOOST_REFUSED
+
+    def names(self) -> tuple[Mapping[str, str], set[str]]:
+        """The arguments of CatBoost's ranker; the first of those that are one."""
+        import catboost
+
+        arguments = inspect.signature(catboost.CatBoostRanker.__init__).parameters
+        return _CATBOOST_SYNONYMS, {*arguments} - {"self"} - _CATBOOST_SYNONYMS.keys()
+
+    def try_values(self, given: Mapping[str, Any]) -> str | None:
+        """Train on a few rows with them."""
+        import catboost
+
+        params = {
+            name: value for name, value in self.resolve(given).items() if name not in CONSTRAINTS
+        }
+        quiet = {"verbose": False, "allow_writing_files": False, "allow_const_label": True}
+        task = {"loss_function": "YetiRank", "iterations": 1, "thread_count": 1}
+        try:
+            rows = catboost.Pool(np.eye(4), [0, 1, 0, 1], group_id=[0, 0, 1, 1])
+            catboost.CatBoost({**params, **quiet, **task}).fit(rows)
+        except catboost.CatBoostError as error:
+            return f"CatBoost refuses it: {first_sentence(error)}"
+        except (TypeError, ValueError) as error:
+            return f"CatBoost cannot read it: {error}"
+        return None
+
+
 def first_sentence(error: Exception) -> str:
     """What a library's error says, without places in its sources."""
     message = str(error).split("\nStack trace")[0].split("Check failed: ")[-1]
-    # XGBoost writes the time and a place in its sources before, LightGBM the place behind.
-    message = re.sub(r"^\[[\d:]+\] |/\S+:\d+: | at /.*", "", message)
+    # XGBoost writes the time and a place in its sources before, CatBoost the place, LightGBM
+    # the place behind.
+    message = re.sub(r"^\[[\d:]+\] |\S+/\S+:\d+: | at /.*", "", message)
     return message.strip().splitlines()[0].rstrip(" .:") or "a value is wrong"
 
 

@@ -44,6 +44,10 @@ class XGBoostTrees(BoostedTrees):
     Parameters
     ----------
     max_depth : int
+    min_child_weight : float
+        Least sum of second derivatives in a leaf.
+    reg_alpha : float
+        L1 penalty of the leaf values.
     gamma : float
         Least gain of a split.
     zeros : "missing" or "value"

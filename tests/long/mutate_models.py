@@ -128,7 +128,8 @@ def originals(folder: Path) -> list[Path]:
     few = {"n_estimators": 3, "n_threads": 1}
     solved = {
         "xgboost": ("xgboost-pairwise", data), "xgboost-labels": ("xgboost-pairwise", labels),
-        "linear-then-trees": ("linear-then-boost", data), "lightgbm": ("lightgbm-lambdarank", data),
+        "linear-then-trees": ("linear-then-boost", data),
+        "lightgbm": ("lightgbm-lambdarank", data), "trees": ("catboost", data),
     }  # fmt: skip
     for name, (solver, examples) in solved.items():
         smallest = {"min_child_samples": 2} if name == "lightgbm" else {}
