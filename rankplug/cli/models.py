@@ -27,9 +27,11 @@ _PREDICT_HELP = """\
 examples:
   rankplug predict models:/search@champion test.txt.gz -o scores.csv
   rankplug predict out/model test.parquet -o best.parquet --output top_k --k 5
+  rankplug predict out/model test.csv -o mine.run --qid query --id docno
 
-The file is read in batches, so it may be larger than memory. With --output rank or top_k the rows
-of a query must stand together. The output file appears whole or not at all.
+The file is read in batches, so it may be larger than memory. With --output rank or top_k, and for
+a run, the rows of a query must stand together. The output file appears whole or not at all. A run,
+in TREC's format, is measured by 'rankplug evaluate --qrels Q --run mine.run'.
 """
 
 
@@ -40,7 +42,7 @@ def add_predict(commands: Any, common: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_data_argument(parser)
     parser.add_argument(
-        "-o", "--out", required=True, metavar="OUT", help="file to write: .csv, .parquet, ..."
+        "-o", "--out", required=True, metavar="OUT", help="file to write: .csv, .parquet, .run, ..."
     )
     parser.add_argument(
         "--output",

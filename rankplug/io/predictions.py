@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.batches import read_batches
 from rankplug.io.prepared.npy import Bar
+from rankplug.io.trec import DOCUMENT_COLUMNS, is_run, run_writer
 from rankplug.io.writing import table_writer
 from rankplug.models import Model
 from rankplug.models.answers import Form, answer, label_names, require_queries
@@ -62,7 +63,8 @@ def predict_file(
     data : path
         svmlight text, CSV, Parquet or Arrow, see `rankplug.io.batches.read_batches`.
     out : path
-        .csv, .tsv, .parquet or .arrow; appears whole or not at all.
+        .csv, .tsv, .parquet or .arrow, or .run for a run in TREC's format (perhaps .run.gz), which
+        needs ids of queries and documents; appears whole or not at all.
     form : Form
         Output "score": a row for each of `data`, with its ``qid`` (if there is one) and
         ``score``, or the scores of the labels. "rank": the same with the rank. "top_k": the best
@@ -76,7 +78,8 @@ def predict_file(
         Of CSV, as for `rankplug.read_data`.
     ids : sequence of str, optional
         Columns of a table, such as a document's id, that stand first in the output; if omitted,
-        those that the model knows, if they are there.
+        those that the model knows, if they are there. For a run the one of the documents' ids; if
+        omitted, the first that the model knows, or ``doc_id``, ``docid`` or ``docno``.
     batch_rows : int
         Rows to read at a time.
     progress : bool
@@ -97,6 +100,9 @@ def predict_file(
     """
     import pyarrow as pa
 
+    makes_run = is_run(Path(out))
+    if makes_run and ids is not None and len(ids) != 1:
+        raise ParameterError(f"id: a run has one id for each document, not {', '.join(ids)}")
     batches = read_batches(
         data,
         n_features=model.n_features,
@@ -108,11 +114,12 @@ def predict_file(
         separator=separator,
         decimal=decimal,
         ids=ids,
-        id_columns=model.id_columns,
+        id_columns=(*model.id_columns, *(DOCUMENT_COLUMNS if makes_run else ())),
         batch_rows=batch_rows,
     )
     n_rows = 0
-    with table_writer(Path(out)) as write, Bar("predicting", "row", shown=progress) as bar:
+    writer: Any = run_writer if makes_run else table_writer
+    with writer(Path(out)) as write, Bar("predicting", "row", shown=progress) as bar:
 
         def score() -> Iterator[_ScoredRows]:
             nonlocal n_rows
@@ -127,19 +134,22 @@ def predict_file(
                 n_rows += len(scores)
                 bar.move_to(n_rows, total=round(n_rows / batch.fraction))
 
-        for frame, kept in _frames(model, score(), form):
+        for frame, kept in _frames(model, score(), form, whole=makes_run):
+            if makes_run:
+                write(frame, kept)
+                continue
             table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
             write(table if kept is None else _beside(kept.replace_schema_metadata(), table, ids))
     return n_rows
 
 
 def _frames(
-    model: Model, scored: Iterable[_ScoredRows], form: Form
+    model: Model, scored: Iterable[_ScoredRows], form: Form, *, whole: bool
 ) -> Iterator[tuple[pd.DataFrame, Any]]:
     """Rows of the output, and the columns that are kept of them."""
     labels = label_names(model)
     if form.output == "score":
-        for rows in scored:
+        for rows in _whole_queries(scored) if whole else scored:
             yield _score_frame(rows, labels), rows.kept
         return
     for rows in scored if labels is not None else _whole_queries(scored):

@@ -8,7 +8,8 @@ scores: the ranks are written, and not read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -25,6 +26,9 @@ _QRELS = ("query", "iteration", "document", "relevance")
 
 _KEY = ["query_id", "doc_id"]
 _TAG = "rankplug"
+
+DOCUMENT_COLUMNS = ("doc_id", "docid", "docno", "did", "document_id", "document")
+"""What columns of documents' ids are often called."""
 
 
 def read_run(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -120,6 +124,39 @@ def write_qrels(qrels: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     rows = zip(frame["query_id"], frame["doc_id"], frame["relevance"], strict=True)
     with replacing(Path(path)) as stream:
         stream.writelines(f"{query} 0 {doc} {grade:d}\n".encode() for query, doc, grade in rows)
+
+
+def is_run(path: Path) -> bool:
+    """Whether a file's name asks for a run: it ends in .run, or .run.gz and the like."""
+    return ".run" in (suffix.lower() for suffix in path.suffixes[-2:])
+
+
+@contextmanager
+def run_writer(path: Path) -> Iterator[Callable[[Any, Any], None]]:
+    """A function that appends whole queries to a run, which appears when the block ends.
+
+    It takes the output of a prediction, with ``qid`` and ``score``, and an Arrow table of the same
+    rows whose first column names the documents.
+    """
+    with replacing(path) as stream:
+
+        def write(output: pd.DataFrame, documents: Any) -> None:
+            if documents is None or not documents.num_columns:
+                raise DataError(
+                    f"{path}: a run names documents: name the column of their ids with --id (ids "
+                    "of predict_file), or call it doc_id"
+                )
+            if "qid" not in output or "score" not in output:
+                raise DataError(
+                    f"{path}: a run ranks the documents of queries: name the column of the query "
+                    "ids with --qid, and take a model that ranks documents"
+                )
+            ids = documents.column(0).to_pandas().to_numpy()
+            columns = {"query_id": output["qid"].to_numpy(), "doc_id": ids}
+            frame = output[["score"]].reset_index(drop=True).assign(**columns)
+            append_run(_checked(frame, "score"), stream)
+
+        yield write
 
 
 def append_run(run: pd.DataFrame, stream: BinaryIO, tag: str = _TAG) -> None:
