@@ -55,6 +55,7 @@ def _named_matrix(
     if isinstance(X, JoinedMatrix):  # made by a map of features that were checked
         return cast(Any, X), None if feature_names is None else tuple(feature_names)
     names: list[str] | None
+    X = tables.collected(X)
     if tables.is_table(X):
         names = tables.column_names(X) if feature_names is None else list(feature_names)
         matrix: Matrix = tables.to_matrix(X, names)
@@ -229,7 +230,7 @@ def plain_array(values: Any, what: str) -> NDArray[Any]:
     """
     refuse_masked(values, what)
     try:
-        return np.asarray(values)
+        return np.asarray(tables.collected(values))
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} cannot be made an array: {error}") from None
 

@@ -69,6 +69,7 @@ def read_preferences(
     DataError
         If values are missing, of different kinds, no ranks, or labels that are not `known`.
     """
+    Y = tables.collected(Y)
     read = _read_orders(Y, orders)
     if read is not None:
         labels = known if labels is None else np.asarray(labels)

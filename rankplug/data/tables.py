@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -16,20 +17,46 @@ from rankplug.exceptions import DataError, nearest
 QUERY_COLUMN = "qid"
 """The column of a table of features that holds the queries, as XGBRanker has it."""
 
+# An index that pandas wrote along, and what it is called when the table is read and written again.
+_UNNAMED = re.compile(r"|Unnamed: \d+([._]\w+)*|__index_level_\d+__")
 _ROWS_AT_ONCE = 4096  # of all columns: they fit into the processor's cache
 
 
 def is_table(data: Any) -> bool:
     """Whether `data` is a pandas, polars or Arrow table (tested without importing any)."""
-    return hasattr(data, "column_names") or (
-        hasattr(data, "columns") and hasattr(data, "__getitem__") and not hasattr(data, "tocsr")
+    return (
+        is_lazy(data)
+        or hasattr(data, "column_names")
+        or (
+            hasattr(data, "columns") and hasattr(data, "__getitem__") and not hasattr(data, "tocsr")
+        )
     )
+
+
+def is_lazy(data: Any) -> bool:
+    """Whether `data` is a LazyFrame of polars, a query whose rows are not there yet."""
+    return hasattr(data, "collect_schema") and not hasattr(data, "get_column")
+
+
+def collected(data: Any) -> Any:
+    """A lazy table with its rows; whatever else it is as it is.
+
+    A query may give its rows in another order each time, so it is to be collected once.
+    """
+    return data.collect() if is_lazy(data) else data
 
 
 def column_names(table: Any) -> list[str]:
     """The names of the columns, in order."""
+    if is_lazy(table):
+        return list(table.collect_schema().names())
     names = table.column_names if hasattr(table, "column_names") else table.columns
     return [str(name) for name in names]
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a column has no name of its own, as an index that was written along."""
+    return _UNNAMED.fullmatch(name) is not None
 
 
 def name_of(values: Any) -> str | None:
@@ -56,6 +83,7 @@ def without_query_column(
     DataError
         If the queries are told twice.
     """
+    X = collected(X)
     if not is_table(X) or QUERY_COLUMN not in column_names(X) or QUERY_COLUMN in (known or ()):
         return X, None
     if given:
@@ -77,6 +105,7 @@ def column(table: Any, name: str) -> NDArray[Any]:
 
 def _columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
     """Several columns; the table's names are listed once, which can take longer than reading."""
+    table = collected(table)
     names = column_names(table)
     positions = {name: j for j, name in enumerate(names)}
     for name in chosen:
@@ -110,6 +139,7 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     DataError
         If a column is missing or not numeric; all of them are named.
     """
+    table = collected(table)
     known = column_names(table)
     chosen = known if names is None else list(names)
     _require_columns(table, chosen)

@@ -16,7 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankplug.data import Task, tables
 from rankplug.data.arrays import non_numeric_columns, refuse_masked
-from rankplug.exceptions import DataError, ParameterError, RankplugError, nearest
+from rankplug.exceptions import (
+    DataError,
+    DataWarning,
+    ParameterError,
+    RankplugError,
+    nearest,
+    warn_caller,
+)
 from rankplug.metrics import weighted_mean
 from rankplug.models import LabelLinearModel, LinearModel, Model, load_model
 from rankplug.solver import Data, Solver, SolverResult, make_solver
@@ -191,6 +198,9 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         refuse_masked(X, "X")
         if isinstance(X, np.ndarray):
             X = tables.numbers_or_same(X)
+        X = tables.collected(X)
+        if reset:
+            _warn_of_unnamed(X)
         own = tables.is_table(X)  # converted here, as scikit-learn's errors name no columns
         try:
             with np.errstate(over="ignore"):
@@ -241,6 +251,18 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         except RankplugError:  # told by fit; tags are read for the mere repr
             tags.input_tags.sparse = False
         return tags
+
+
+def _warn_of_unnamed(X: Any) -> None:
+    """Warn of columns that look like an index which was written along with a table."""
+    names = tables.column_names(X) if tables.is_table(X) else []
+    found = [name for name in names if name and tables.is_unnamed(name)]
+    if found:
+        warn_caller(
+            f"X has a column {', '.join(map(repr, found))}, which looks like an index that was "
+            "written along with the table; it is taken as a feature: drop it if it is none",
+            DataWarning,
+        )
 
 
 def with_parameters(solver: str | Solver, params: Mapping[str, Any]) -> str | Solver:

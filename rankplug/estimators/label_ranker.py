@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import LabelRankingData, Preferences, Task, read_preferences, real_vector
+from rankplug.data import LabelRankingData, Preferences, Task, read_preferences, real_vector, tables
 from rankplug.estimators.answers import check_k, split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, mean_of_defined, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
@@ -168,6 +168,7 @@ class LabelRanker(SolverEstimator):
         """
         check_is_fitted(self)
         k = check_k(k)
+        X = tables.collected(X)
         features, others = split_columns(X, self._names())
         if self._names() is None:
             features, others = X, []

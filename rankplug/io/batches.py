@@ -186,7 +186,8 @@ def _find_unnamed(file: InputFile, there: list[str], n_features: int, qid: str |
     numbered = [f"f{j}" for j in range(n_features)]
     if set(numbered) <= set(there):
         return numbered
-    others = [name for name in there if name not in (qid, DEFAULT_LABEL)]
+    taken = (qid, DEFAULT_LABEL)
+    others = [name for name in there if name not in taken and not tables.is_unnamed(name)]
     if len(others) != n_features:
         raise DataError(
             f"{file}: {len(others)} columns beside query id and label, but the model has "

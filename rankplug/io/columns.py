@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rankplug.data import tables
-from rankplug.exceptions import DataError, nearest
+from rankplug.exceptions import DataError, DataWarning, nearest, warn_caller
 from rankplug.io.arrow_files import ArrowFile
 from rankplug.io.companions import Companions
 from rankplug.io.csv_files import CsvFile
@@ -22,8 +21,6 @@ from rankplug.io.table_files import Roles, TableFile
 
 DEFAULT_LABEL = "label"
 DEFAULT_QID = "qid"
-
-_UNNAMED = re.compile(r"|__index_level_\d+__")  # an index that pandas wrote along
 
 
 class Columns(NamedTuple):
@@ -115,6 +112,7 @@ def common_roles(
 ) -> Roles:
     """The roles that columns play in all files; raises `DataError` if they have other columns."""
     roles = [_choose(file, format_, choose) for file in files]
+    _tell_unnamed(files, format_, roles[0])
     for file, other in zip(files, roles, strict=True):
         if set(other.features) != set(roles[0].features) or other.ids != roles[0].ids:
             differing = {*other.features, other.ids} ^ {*roles[0].features, roles[0].ids}
@@ -124,6 +122,20 @@ def common_roles(
                 f"{listed}; name the features with features=[...]"
             )
     return roles[0]
+
+
+def _tell_unnamed(files: Sequence[InputFile], format_: str, roles: Roles) -> None:
+    """Say which columns are no features because they have no names."""
+    with open_table(files[0], format_) as table:
+        names = table.column_names()
+    left_out = [name for name in names if name not in roles.columns]
+    # Where others are left out, too, the features were named.
+    if left_out and all(map(tables.is_unnamed, left_out)):
+        warn_caller(
+            f"{files[0]}: column {', '.join(map(repr, left_out))} has no name, as an index that "
+            "was written along, and is no feature; name it with features=[...] if it is one",
+            DataWarning,
+        )
 
 
 def query_roles(
@@ -189,7 +201,7 @@ def _features(
     names: list[str], used: set[str], features: Sequence[str] | None, like: Sequence[str] | None
 ) -> tuple[tuple[str, ...], list[str]]:
     """The feature columns, and what is wrong with them."""
-    others = [name for name in names if name not in used and not _UNNAMED.fullmatch(name)]
+    others = [name for name in names if name not in used and not tables.is_unnamed(name)]
     if features is None and like is None:
         return tuple(others), [] if others else ["no column is left for the features"]
     given = [features] if isinstance(features, str) else features

@@ -24,7 +24,7 @@ def arrow_table(frame: Any) -> Any:
 
     if hasattr(frame, "dask"):
         raise DataError("data are on a cluster: use rankplug.dask.compare, or data.compute()")
-    frame = frame.collect() if hasattr(frame, "collect_schema") and not _has_rows(frame) else frame
+    frame = tables.collected(frame)
     if not tables.is_table(frame):
         raise DataError(
             f"data must be a table of pandas, polars or Arrow, or the path of a file, not a "
@@ -51,11 +51,6 @@ def write_frame(table: Any, path: Path) -> None:
 
     with replacing(path) as stream:
         parquet.write_table(table, stream)
-
-
-def _has_rows(frame: Any) -> bool:
-    """Whether its rows are there: those of a LazyFrame are not."""
-    return hasattr(frame, "to_arrow")
 
 
 def _arrow_column(column: Any) -> Any:

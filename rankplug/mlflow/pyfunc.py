@@ -75,7 +75,7 @@ class ScoringModel:
         """
         try:
             form = answers.parse_form(self._params(params))
-            return self._predict(_table_or_array(data), form)
+            return self._predict(_table_or_array(tables.collected(data)), form)
         except RankplugError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
 
@@ -182,8 +182,8 @@ def plain_example(example: Any, n_rows: int | None = None) -> Any:
     n_rows : int, optional
         How many rows of it to take; all if omitted.
     """
-    if hasattr(example, "collect") and hasattr(example, "head"):  # polars' LazyFrame
-        example = (example if n_rows is None else example.head(n_rows)).collect()
+    if tables.is_lazy(example):
+        example = tables.collected(example if n_rows is None else example.head(n_rows))
     if sparse.issparse(example):
         return sparse.csr_matrix(example.tocsr()[:n_rows])
     if tables.is_table(example) and not isinstance(example, pd.DataFrame):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from rankplug.data import tables
 from rankplug.exceptions import DataError, nearest
 from rankplug.recipe.values import is_line
 
@@ -18,7 +19,6 @@ _ID = re.compile(
 )
 _NO_ID = re.compile(r"\s|^\d{1,4}[-/.]\d\d?[-/.]\d{1,4}|^[-+]?\d*[.,]\d+$")
 """Texts that are words, dates or decimals, though all differ."""
-_UNNAMED = re.compile(r"|Unnamed: 0|__index_level_\d+__")
 _LABEL = re.compile(
     r"(.*[_\W])?(label|relevance|rel|grades?|target|gain|judge?ment|rating|score|y|clicks?|"
     r"clicked|bool)",
@@ -137,7 +137,7 @@ class Column:
 
     def why_no_feature(self) -> str | None:
         """Why it cannot be a feature, in a few words; None if it can."""
-        if _UNNAMED.fullmatch(self.name):
+        if tables.is_unnamed(self.name):
             return "the index of the rows"
         if not is_line(self.name):
             return "its name is no line of text"
