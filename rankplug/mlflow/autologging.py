@@ -39,7 +39,7 @@ from rankplug.mlflow.run import (
     score_metrics,
 )
 from rankplug.mlflow.store import LogGuard, Store, first_line
-from rankplug.solver import Data, Solver
+from rankplug.solver import Data, Solver, SolverResult
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,8 @@ def autolog(
     - metrics: the solver's history (``objective``, ...) at step ``n_iter``, ``train_seconds``,
       ``n_iter``, ``n_passes``, ``objective``, ``duality_gap``; of the `eval_set`
       ``valid_ndcg_at_10``, ``valid_mrr`` and ``valid_pairwise_accuracy``, for label ranking
-      ``valid_kendall_tau`` and ``valid_top1_error``;
+      ``valid_kendall_tau`` and ``valid_top1_error``; of each of several, or of one, after each
+      iteration ``validation_0_ndcg_at_10``;
     - the model, and the data sets as inputs, described but not copied.
 
     A fit that fails leaves a failed run, one that is interrupted a killed one. A ``Pipeline`` that
@@ -202,7 +203,7 @@ class TrainingLog:
             return
         result = training.estimator.result_
         known = {**result_values(result), "train_seconds": result.seconds}
-        metrics = history_metrics(result.history, training.started)
+        metrics = history_metrics(_watched_history(result), training.started)
         metrics += metrics_at(result.n_iter, known)
         if training.valid is not None:
             values = _evaluate(training.estimator.model_.predict(training.valid.X), training.valid)
@@ -333,6 +334,18 @@ def _run_for_fit(training: Training, guard: LogGuard) -> Iterator[Run | None]:
 def _warn(trouble: str) -> None:
     if not _setting("silent"):
         _log.warning("autologging is incomplete: %s", trouble)
+
+
+def _watched_history(result: SolverResult) -> list[dict[str, float]]:
+    """The history with the metrics of the validation sets, those of the model in the last row."""
+    rows = [dict(row) for row in result.history]
+    for data, metrics in result.evals.items():
+        for name, values in metrics.items():
+            key = f"{data}_{parse_metric(name).log_name}"
+            for row, value in zip(rows[-len(values) :], values, strict=False):
+                if not np.isnan(value):
+                    row[key] = value
+    return rows
 
 
 def _to_plain(value: Any) -> Any:

@@ -93,6 +93,18 @@ def test_a_fit_is_a_run(runs):
     assert "valid_ndcg_at_10" in {metric.key for metric in logged.metrics}
 
 
+def test_every_validation_set_has_a_curve(runs):
+    rankplug.mlflow.autolog(log_models=False, log_datasets=False)
+    sets = [(X[:30], Y[:30]), (X[30:], Y[30:])]
+    ranker = fit(eval_set=sets, eval_qid=[QID[:30], QID[30:]])
+    (run,) = runs()
+    for name, metrics in ranker.evals_result_.items():
+        history = mlflow.MlflowClient().get_metric_history(run.info.run_id, f"{name}_ndcg_at_10")
+        assert [one.value for one in history] == metrics["ndcg@10"]
+        assert [one.step for one in history] == [row["n_iter"] for row in ranker.result_.history]
+    assert run.data.metrics["valid_ndcg_at_10"] == pytest.approx(metrics["ndcg@10"][-1])
+
+
 def test_label_ranking_is_logged_too(runs):
     rankplug.mlflow.autolog(log_models=False)
     LabelRanker().fit(X, Y, eval_set=(X, Y))
