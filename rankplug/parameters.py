@@ -90,16 +90,26 @@ class Real(Parameter):
 
 @dataclass(frozen=True)
 class Integer(Parameter):
-    """An integer from `low` to `high`."""
+    """An integer from `low` to `high`, or to `most` where no `high` is said.
+
+    `most` is what a machine can count to; only the message about a larger number names it.
+    """
 
     low: int
     high: float = math.inf
+    most: float = math.inf
 
     def accepts(self, value: Any) -> bool:
         """Whether `value` is an integer within the bounds."""
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
             return False
-        return self.low <= int(value) <= self.high
+        return self.low <= int(value) <= min(self.high, self.most)
+
+    def mistake(self, value: Any) -> str | None:
+        """The largest number, if `value` is an integer beyond it and no `high` is said."""
+        if not isinstance(value, numbers.Integral) or int(value) <= self.most:
+            return None
+        return f"is too large: at most {self.most:,}"
 
     def __str__(self) -> str:
         upper = f" and <= {self.high:g}" if self.high < math.inf else ""
@@ -147,6 +157,10 @@ class Optional(Parameter):
         """Whether `value` is None or allowed by the inner parameter."""
         return value is None or self.inner.accepts(value)
 
+    def mistake(self, value: Any) -> str | None:
+        """What the inner parameter finds wrong."""
+        return None if value is None else self.inner.mistake(value)
+
     def __str__(self) -> str:
         return f"None or {self.inner}"
 
@@ -174,8 +188,9 @@ class OpenParameters(Parameter):
 
 
 Positive: TypeAlias = Annotated[float, Real(0)]
-Count: TypeAlias = Annotated[int, Integer(1)]
-Threads: TypeAlias = Annotated[int | None, Optional(Integer(1))]
+_MOST_COUNTED = 2**31 - 1  # iterations, trees and the like: libraries keep them in 32 bits
+Count: TypeAlias = Annotated[int, Integer(1, most=_MOST_COUNTED)]
+Threads: TypeAlias = Annotated[int | None, Optional(Integer(1, most=_MOST_COUNTED))]
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
@@ -266,9 +281,18 @@ def check_parameters(
 ) -> None:
     """Raise `ParameterError` that lists every value that is not allowed."""
     wrong = [
-        f"{name}={values[name]!r} ({parameter.mistake(values[name]) or f'must be {parameter}'})"
+        f"{name}={_shown(values[name])} "
+        f"({parameter.mistake(values[name]) or f'must be {parameter}'})"
         for name, parameter in allowed.items()
         if not parameter.accepts(values[name])
     ]
     if wrong:
         raise ParameterError(f"{owner}: " + "; ".join(wrong))
+
+
+def _shown(value: Any) -> str:
+    """The value in a message; Python writes no integer of thousands of digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of thousands of digits"

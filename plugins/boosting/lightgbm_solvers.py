@@ -62,7 +62,7 @@ class LightGBMTrees(BoostedTrees):
     )
 
     num_leaves: Annotated[int, Integer(2, 131072)] = 31
-    min_child_samples: Annotated[int, Integer(0)] = 20
+    min_child_samples: Annotated[int, Integer(0, most=2**31 - 1)] = 20
     min_child_weight: NotNegative = 1e-3
     reg_alpha: NotNegative = 0.0
     params: Annotated[Mapping[str, Any] | None, LightGBMParameters(ranks=False)] = None

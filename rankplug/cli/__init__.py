@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rankplug import __version__
 from rankplug.cli.evaluate import add_evaluate
@@ -18,7 +18,7 @@ from rankplug.cli.init import add_init
 from rankplug.cli.models import add_predict, add_serve, add_solvers
 from rankplug.cli.prepare import add_prepare
 from rankplug.cli.recipes import add_compare, add_run, add_train, add_tune
-from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals
+from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals, drop_output, has_output
 
 __all__ = ["main"]
 
@@ -38,18 +38,24 @@ _COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    args = _parser().parse_args(arguments)
-    if args.debug:
-        logging.basicConfig()
-        logging.getLogger("rankplug").setLevel(logging.DEBUG)
+    if not has_output():
+        if sys.stderr is not None:
+            closed = "standard output is closed: send it to a file, or to /dev/null"
+            print(f"error: {closed}", file=sys.stderr)
+        return FAILED
     signals = Signals()
+    debug = False
     try:
+        args = _parse(arguments)
+        debug = args.debug
+        if debug:
+            logging.basicConfig()
+            logging.getLogger("rankplug").setLevel(logging.DEBUG)
         with signals.handled():
             status: int = args.command(args)
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has left, as head does; Python must not try to write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # whoever read it has left, as head does
         return FAILED
     except KeyboardInterrupt:
         if signals.came is None:
@@ -58,17 +64,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         from rankplug.exceptions import RankplugError
 
-        if args.debug or not isinstance(error, RankplugError | OSError):
+        if debug or not isinstance(error, RankplugError | OSError):
             raise
         print(f"error: {error}", file=sys.stderr)
+        if isinstance(error, OSError):
+            drop_output()
         return MISTAKE if isinstance(error, RankplugError) else FAILED
     return signals.status(status)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help is written, or an error."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:
+            (file or sys.stderr).write(message)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return _parser().parse_args(arguments)
+    except SystemExit:
+        sys.stdout.flush()  # where an error is one of writing the help
+        raise
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rankplug", description="Train, compare and track rankers.", allow_abbrev=False
-    )
+    about = "Train, compare and track rankers."
+    parser = _Parser(prog="rankplug", description=about, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"rankplug {__version__}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show tracebacks of errors")

@@ -178,6 +178,7 @@ def _select_solvers(recipe: Recipe, names: list[str] | None) -> Recipe:
     )
 
 
+_MOST_SEEDS = 1000  # as a recipe may have
 _FOLDS = 5  # the default of scikit-learn's cross-validation
 _COMPARE_HELP = f"""\
 Each solver is trained several times and compared with the baseline, query by query: difference
@@ -214,6 +215,8 @@ def _compare(args: argparse.Namespace) -> int:
     if recipe.baseline is None:
         raise RecipeError("no baseline to compare with: --baseline NAME, or the key 'baseline'")
     if args.seeds is not None:
+        if args.seeds > _MOST_SEEDS:
+            raise RecipeError(f"--seeds {args.seeds}: at most {_MOST_SEEDS}")
         seeds = list(range(recipe.seed, recipe.seed + args.seeds))
         settings.append(f"compare={{seeds: {seeds}}}")
     elif args.folds is not None or recipe.compare is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -76,6 +77,29 @@ def add_notation_arguments(parser: argparse.ArgumentParser, default: str = "from
 def notation(args: argparse.Namespace) -> dict[str, Any]:
     """What is said of how values are written."""
     return {name: getattr(args, name) for name in ("zero_based", "separator", "decimal")}
+
+
+def has_output() -> bool:
+    """Whether there is a standard output; other streams that are closed become empty ones.
+
+    A file that is opened otherwise takes the number of a closed stream, and then what libraries
+    print.
+    """
+    if sys.stdout is None:
+        return False
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    return True
+
+
+def drop_output() -> None:
+    """Write what is left of the output or, if it cannot be written, let Python not try again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Signals:

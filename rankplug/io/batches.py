@@ -95,7 +95,8 @@ def read_batches(
     DataError, ParameterError
         As `rankplug.read_data`; what is wrong in one batch is reported when it is reached.
     """
-    check_parameters("reading batches", {"batch_rows": Integer(1)}, {"batch_rows": batch_rows})
+    rules = {"batch_rows": Integer(1, most=2**31 - 1)}
+    check_parameters("reading batches", rules, {"batch_rows": batch_rows})
     notation = Notation(zero_based, separator, decimal).check()
     if is_folder(path):
         notation.refuse_unfit("prepared")

@@ -219,7 +219,10 @@ class _Form:
     ) -> _Form:
         check_parameters(
             "reading data",
-            {"n_features": Optional(Integer(1)), "dense": Optional(Choice((True, False)))},
+            {
+                "n_features": Optional(Integer(1, most=2**31 - 1)),
+                "dense": Optional(Choice((True, False))),
+            },
             {"n_features": n_features, "dense": dense},
         )
         if dtype is not None and dtype not in _FLOAT_TYPES:

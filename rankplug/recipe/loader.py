@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +21,13 @@ from pydantic_core import ErrorDetails
 from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
 from rankplug.recipe.schema import RECIPE, SHORT, Recipe, Split, keys
-from rankplug.recipe.strict_yaml import Node, parse_override, parse_text
-from rankplug.recipe.values import CHOSEN, LISTED, KeyPath, is_line
+from rankplug.recipe.strict_yaml import LONGEST, Node, parse_override, parse_text
+from rankplug.recipe.values import CHOSEN, LISTED, MOST_ITEMS, KeyPath, is_line
 from rankplug.tuning import Cost
 from rankplug_recipes import packaged_recipes
 
+_MOST_PROBLEMS = 20  # that are listed
+_LONGEST_PROBLEM = 2000  # characters, more than the longest list of names has
 _LONGEST_KEY = 50  # parts of a key of --set: an unknown one among them is told all the same
 _FIRST = ("unexpected_keyword_argument", "missing", "dataclass_type", "not")
 """Types of errors: keys are named first, then values of a wrong type, then all other values."""
@@ -71,26 +74,39 @@ def parse_recipe(
     """
     root, problems = parse_text(text, place, folder)
     if root.value is None:
-        raise RecipeError(f"{place}: the recipe is empty; see python -m pydoc rankplug.recipe")
+        raise RecipeError(f"{place}:1: the recipe is empty; see python -m pydoc rankplug.recipe")
     for assignment in overrides:
         problems += _override(root, assignment)
     if isinstance(root.value, dict):
         usual = re.sub(r"[^\w .-]", "-", name).lstrip(" .-") or "recipe"
         root.value.setdefault("name", Node(usual, place, root.folder))
-    given, recipe = root.plain(), None
+    given, recipe, n_more = root.plain(), None, 0
     try:
         recipe = RECIPE.validate_python(given, context=_folders(root))
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         found.sort(key=lambda one: (*_FIRST, one["type"]).index(one["type"]))
-        problems += [_message(root, one) for one in found]
+        n_more = len(found[_MOST_PROBLEMS:])
+        problems += [_message(root, one) for one in found[:_MOST_PROBLEMS]]
     if isinstance(given, dict):
         problems += [f"{_node(root, at).place}: {what}" for at, what in _conflicts(given)]
     if recipe is not None and not problems:
         return recipe
-    listed = "".join(f"\n  {problem}" for problem in problems)
-    several = f"{len(problems)} problems in the recipe {place}:{listed}"
-    raise RecipeError(several if len(problems) > 1 else problems[0])
+    raise _all_problems(place, problems, len(problems) + n_more)
+
+
+def _all_problems(place: str, problems: Sequence[str], n_all: int) -> RecipeError:
+    """The error that lists problems: as many and as much of each as can be read."""
+    half = _LONGEST_PROBLEM // 2
+    shown = [
+        one if len(one) <= 2 * half else f"{one[:half]} ... {one[-half:]}"
+        for one in problems[:_MOST_PROBLEMS]
+    ]
+    if n_all == 1:
+        return RecipeError(shown[0])
+    more = f"\n  and {n_all - len(shown):,} more" if n_all > len(shown) else ""
+    listed = "".join(f"\n  {problem}" for problem in shown)
+    return RecipeError(f"{n_all:,} problems in the recipe {place}:{listed}{more}")
 
 
 def _find(source: str | Path) -> Path:
@@ -108,11 +124,18 @@ def _find(source: str | Path) -> Path:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as stream:
+            content = stream.read(LONGEST + 1)
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > LONGEST:
+        raise RecipeError(f"{path}: more than {LONGEST:,} bytes, too long for a recipe")
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RecipeError(f"{path}: not a text file in UTF-8 (byte {error.start})") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        what = f"not a text file in UTF-8 (byte {error.start})"
+        raise RecipeError(f"{path}:{line}: {what}") from None
 
 
 # Overrides
@@ -288,9 +311,9 @@ def _find_empty_parts(data: Any) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _items(section: Mapping[str, Any], key: str) -> list[Any]:
-    """The items of a list; none of what is no list, which the schema does not accept."""
+    """The items of a list; none of what is no list, or too long, which the schema refuses."""
     items = section.get(key)
-    return items if isinstance(items, list) else []
+    return items if isinstance(items, list) and len(items) <= MOST_ITEMS else []
 
 
 def _find_repeated(
@@ -298,9 +321,11 @@ def _find_repeated(
 ) -> Iterator[tuple[KeyPath, str]]:
     """The places in a list where a name occurs again."""
     names = list(names)
+    counts, seen = Counter(names), set[str]()
     for number, name in enumerate(names):
-        if name and name in names[:number]:
-            yield (*path, number), f"{what} {name!r} occurs {names.count(name)} times{remedy}"
+        if name and name in seen:
+            yield (*path, number), f"{what} {name!r} occurs {counts[name]} times{remedy}"
+        seen.add(name)
 
 
 def _canonical(metric: Any) -> str:

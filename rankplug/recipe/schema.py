@@ -59,6 +59,7 @@ from rankplug.tuning import Pruner as StudyPruner
 
 Pruner: TypeAlias = Literal[StudyPruner, "none"]
 Format: TypeAlias = Literal[FORMATS]  # type: ignore[valid-type]
+_MOST_COLUMNS = 10**6  # the length of the file is the limit
 _DESCRIPTIONS: dict[type, dict[str, str]] = {}
 """Of the keys of each section, and below the empty key of the section itself."""
 
@@ -112,10 +113,10 @@ class Dataset(_Section):
 
 Features: TypeAlias = Annotated[
     Annotated[Literal["auto"], Tag(CHOSEN)]
-    | Annotated[tuple[Line, ...], list_of("column names"), Tag(LISTED)],
+    | Annotated[tuple[Line, ...], list_of("column names", _MOST_COLUMNS), Tag(LISTED)],
     Discriminator(lambda given: CHOSEN if given == "auto" else LISTED),
 ]
-Names: TypeAlias = Annotated[tuple[Line, ...], list_of("column names")]
+Names: TypeAlias = Annotated[tuple[Line, ...], list_of("column names", _MOST_COLUMNS)]
 
 
 @dataclass(frozen=True)

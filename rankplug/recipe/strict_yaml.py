@@ -1,7 +1,8 @@
 """Strict YAML: plain values that know where they were written.
 
 Plain scalars follow YAML 1.2: ``1e-3`` is a number, ``no``, ``1:30`` and ``2024-01-01`` are
-text. A key that occurs twice, a key that is not text, a tag, an anchor or an alias is an error.
+text. A key that occurs twice, a key that is not text, a tag, an anchor or an alias is an error, and
+so are texts that are too long, too deep or of too many parts to be recipes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from rankplug.exceptions import RecipeError
 
 Scalar: TypeAlias = str | int | float | bool | None
 
+LONGEST = 1_000_000
+"""Characters of a text: thousands of columns, and about two seconds to parse."""
+_DEEPEST = 50  # sections within each other; recipes have five
+_MOST_NODES = 100_000  # keys and values; those of recipes with thousands of columns are fewer
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {
     "null": (re.compile(r"(?:~|null|Null|NULL|)$"), "~nN\0"),
@@ -80,7 +85,7 @@ def parse_text(text: str, name: str, folder: Path) -> tuple[Node, list[str]]:
     """Parse the text of a file that messages call `name`, with paths relative to `folder`.
 
     Returns the root, null if the text is empty, and the problems: keys that occur twice or are
-    not text, tags that are not plain YAML. Raises `RecipeError` if the text is not YAML.
+    not text, and tags. Raises `RecipeError` if the text is not YAML, or too much of it.
     """
 
     def place(line: int, key: str) -> str:
@@ -96,15 +101,13 @@ def parse_text(text: str, name: str, folder: Path) -> tuple[Node, list[str]]:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise RecipeError(f"{name}:{line}: not valid YAML: {_first_line(error)}") from None
-    except RecursionError as error:
-        raise RecipeError(f"{name}: not valid YAML: {_first_line(error)}") from None
 
 
 def parse_override(text: str, key: str, folder: Path) -> tuple[Node, list[str]]:
     """Parse the value of ``--set key=text``; returns and raises as `parse_text`."""
     try:
         return _parse(text, key, folder, lambda _, inner: f"--set {inner}")
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or _first_line(error)
         shown = text if len(text) <= 100 else text[:100] + "..."
         raise RecipeError(f"--set {key}: {shown!r} is not valid YAML: {problem}") from None
@@ -127,13 +130,36 @@ def scalar(text: str) -> str:
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._n_nodes = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
+        self._n_nodes += 1
+        wrong = None
         if getattr(event, "anchor", None) is not None:
-            raise yaml.composer.ComposerError(
-                None, None, "anchors and aliases (& and *) are not allowed", event.start_mark
-            )
-        return super().compose_node(parent, index)
+            wrong = "anchors and aliases (& and *) are not allowed"
+        elif self._depth == _DEEPEST:
+            wrong = "nested too deeply"
+        elif self._n_nodes > _MOST_NODES:
+            wrong = f"more than {_MOST_NODES:,} values"
+        if wrong is not None:
+            raise yaml.composer.ComposerError(None, None, wrong, event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None:
+            node.written_tag = event.tag  # type: ignore[attr-defined]
+        return node
+
+    def single_node(self) -> yaml.Node | None:
+        """The root; raises `yaml.YAMLError` also for an escape that is no character."""
+        try:
+            return self.get_single_node()
+        except (ValueError, OverflowError):
+            wrong = "an escape stands for no character: \\U0010ffff is the last"
+            raise yaml.MarkedYAMLError(problem=wrong, problem_mark=self.get_mark()) from None
 
 
 class _Dumper(yaml.SafeDumper):
@@ -149,7 +175,11 @@ for _kind, (_pattern, _first) in _PLAIN.items():
 def _parse(
     text: str, key: str, folder: Path, place: Callable[[int, str], str]
 ) -> tuple[Node, list[str]]:
-    root = _Loader(text).get_single_node()
+    if len(text) > LONGEST:
+        raise yaml.MarkedYAMLError(
+            problem=f"more than {LONGEST:,} characters, too long for a recipe"
+        )
+    root = _Loader(text).single_node()
     if root is None:
         return Node(None, place(1, key), folder), []
     converter = _Converter(folder, place, [])
@@ -157,7 +187,7 @@ def _parse(
 
 
 def _first_line(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+    return str(error).splitlines()[0]
 
 
 @dataclass
@@ -170,8 +200,7 @@ class _Converter:
 
     def node(self, node: yaml.Node, key: str, line: int) -> Node:
         place = self.place(line, key)
-        if node.tag.removeprefix(_TAG) not in {"map", "seq", *_CONVERT}:
-            self.problems.append(f"{place}: the tag {node.tag.replace(_TAG, '!!')} is not allowed")
+        self._refuse_tag(node, place)
         if isinstance(node, yaml.MappingNode):
             return Node(dict(self._items(node, key)), place, self.folder)
         if isinstance(node, yaml.SequenceNode):
@@ -186,6 +215,7 @@ class _Converter:
         lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
+            self._refuse_tag(key_node, self.place(line, parent))
             if key_node.tag != _TAG + "str":
                 self.problems.append(f"{self.place(line, parent)}: a key must be text: quote it")
                 continue
@@ -199,18 +229,15 @@ class _Converter:
             lines[name] = line
             yield name, self.node(value_node, key, line)
 
+    def _refuse_tag(self, node: yaml.Node, place: str) -> None:
+        tag = getattr(node, "written_tag", None)
+        if tag is not None:
+            self.problems.append(f"{place}: the tag {tag.replace(_TAG, '!!')} is not allowed")
+
     def _scalar(self, node: yaml.Node, place: str) -> Scalar:
-        kind = node.tag.removeprefix(_TAG)
-        if not _agrees(node.value, kind):
-            self.problems.append(f"{place}: {node.value!r} does not agree with its tag")
-            return None
-        value = _CONVERT.get(kind, str)(node.value)
+        if getattr(node, "written_tag", None) is not None:
+            return str(node.value)
+        value = _CONVERT.get(node.tag.removeprefix(_TAG), str)(node.value)
         if isinstance(value, float) and math.isinf(value):
             self.problems.append(f"{place}: the number {node.value} is too large")
         return value
-
-
-def _agrees(text: str, kind: str) -> bool:
-    """Whether a plain scalar of this text could be of this kind, which a tag may claim."""
-    kinds = ("int", "float") if kind == "float" else (kind,)
-    return kind not in _PLAIN or any(_PLAIN[name][0].fullmatch(text) for name in kinds)

@@ -59,12 +59,17 @@ def must_be(words: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def list_of(what: str) -> BeforeValidator:
-    """A list of at least one item."""
+MOST_ITEMS = 1000  # of a list, as each is looked at
+
+
+def list_of(what: str, most: int = MOST_ITEMS) -> BeforeValidator:
+    """A list of at least one item, and not too many."""
 
     def check(value: Any) -> Any:
         if value == []:
             raise _wrong(f"must be a list of {what}, not empty")
+        if isinstance(value, list) and len(value) > most:
+            raise _wrong(f"must be a list of at most {most:,} {what}, not of {len(value):,}")
         if not isinstance(value, list):
             raise _not(f"a list of {what}")
         return value
@@ -102,17 +107,42 @@ def _parameters_of(
 
 # Plain values
 
+
+def _at_most(largest: int) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if value > largest:
+            raise _wrong(f"is too large: at most {largest:,}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _not_too_many(params: Any) -> Any:
+    if len(params) > _MOST_PARAMS:
+        raise _wrong(f"has {len(params):,} keys: at most {_MOST_PARAMS}")
+    return params
+
+
+_MOST_PARAMS = 1000
 Truth: TypeAlias = Annotated[bool, Field(strict=True), must_be("true or false")]
-Seed: TypeAlias = Annotated[int, Field(strict=True, ge=0), must_be("an integer >= 0")]
-Trials: TypeAlias = Annotated[int, Field(strict=True, ge=1), must_be("an integer >= 1")]
-Folds: TypeAlias = Annotated[int, Field(strict=True, ge=2), must_be("an integer >= 2")]
+Seed: TypeAlias = Annotated[
+    int, Field(strict=True, ge=0), must_be("an integer >= 0"), _at_most(2**63 - 1)
+]
+Trials: TypeAlias = Annotated[
+    int, Field(strict=True, ge=1), must_be("an integer >= 1"), _at_most(2**31 - 1)
+]
+Folds: TypeAlias = Annotated[
+    int, Field(strict=True, ge=2), must_be("an integer >= 2"), _at_most(2**31 - 1)
+]
 Seconds: TypeAlias = Annotated[
-    float, Field(strict=True, gt=0, allow_inf_nan=False), must_be("a number > 0")
+    float, Field(strict=True, gt=0, allow_inf_nan=False), must_be("a number > 0"), _at_most(10**9)
 ]
 Share: TypeAlias = Annotated[
     float, Field(strict=True, ge=0, lt=1), must_be("a number from 0 to less than 1")
 ]
-Values: TypeAlias = Annotated[Mapping[str, Any], must_be("a mapping of parameters")]
+Values: TypeAlias = Annotated[
+    Mapping[str, Any], must_be("a mapping of parameters"), AfterValidator(_not_too_many)
+]
 
 
 def is_line(value: Any) -> bool:
@@ -126,12 +156,17 @@ def _check_line(value: Any) -> Any:
     return value
 
 
+_LONGEST_NAME = 200  # a folder's name, which has a date behind it, has 255 bytes
+
+
 def is_name(value: Any) -> bool:
     """Whether it is a name that a folder may have."""
     return isinstance(value, str) and re.fullmatch(r"\w[\w .-]*", value) is not None
 
 
 def _check_name(name: str) -> str:
+    if len(name) > _LONGEST_NAME:
+        raise _wrong(f"has {len(name):,} characters: at most {_LONGEST_NAME}")
     if not is_name(name):
         raise _wrong("must be of letters, digits, '_', '-', '.' and blanks")
     return name

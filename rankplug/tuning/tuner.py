@@ -62,11 +62,11 @@ class _Estimator(Protocol):
 
 
 _ARGUMENTS: Mapping[str, Parameter] = {
-    "n_trials": Optional(Integer(1)),
+    "n_trials": Optional(Integer(1, most=2**31 - 1)),
     "timeout": Optional(Real(0)),
     "sampler": _ChoiceOrOptuna(get_args(Sampler), "sampler"),
     "pruner": Optional(_ChoiceOrOptuna(get_args(Pruner), "pruner")),
-    "n_jobs": Integer(1),
+    "n_jobs": Integer(1, most=2**31 - 1),
     "seed": Integer(0, 2**32 - 1),
     "scale": Choice(get_args(ScaleName)),
     "impute": Choice(get_args(ImputeName)),

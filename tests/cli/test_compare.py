@@ -337,6 +337,10 @@ def test_folds_and_seeds_can_be_chosen(command):
         ([], "no baseline to compare with: --baseline NAME"),
         (["--baseline", "week"], "--set baseline: no solver of the name 'week'; did you"),
         (["--baseline", "weak", "--folds", "1"], "--set compare.folds: must be an integer >= 2"),
+        (
+            ["--baseline", "weak", "--seeds", "1" + "0" * 15],
+            "--seeds 1000000000000000: at most 1000",
+        ),
         (["--baseline", "weak", "--seeds", "1"], "--set compare.seeds: one seed repeats nothing"),
         (["--baseline", "weak", "--folds", "99"], "99 folds need 99 queries"),
     ],

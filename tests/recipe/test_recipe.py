@@ -1,5 +1,6 @@
 import pydoc
 import re
+import time
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -265,8 +266,8 @@ def test_metric_names_become_canonical(write):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "recipe.yaml: the recipe is empty; see python -m pydoc rankplug.recipe"),
-        ("# nothing\n", "recipe.yaml: the recipe is empty; see python -m pydoc rankplug.recipe"),
+        ("", "recipe.yaml:1: the recipe is empty; see python -m pydoc rankplug.recipe"),
+        ("# nothing\n", "recipe.yaml:1: the recipe is empty; see python -m pydoc rankplug.recipe"),
         ("- a\n", "recipe.yaml:1: must be a mapping with keys of name, data, metrics"),
         ("\njust text\n", "recipe.yaml:2: must be a mapping with keys of name, data, metrics"),
         ("a: [1\n", "recipe.yaml:2:1: not valid YAML: "),
@@ -688,8 +689,8 @@ def test_packaged_recipes_are_files():
 def test_what_is_no_text_file_is_an_error(tmp_path):
     with pytest.raises(RecipeError, match="no file"):
         load_recipe(tmp_path)
-    (tmp_path / "binary").write_bytes(b"a: \xff\xfe")
-    with pytest.raises(RecipeError, match="not a text file in UTF-8"):
+    (tmp_path / "binary").write_bytes(b"b: 1\na: \xff\xfe")
+    with pytest.raises(RecipeError, match=r"binary:2: not a text file in UTF-8 \(byte 8\)"):
         load_recipe(tmp_path / "binary")
 
 
@@ -893,6 +894,121 @@ def test_pydoc_shows_what_each_key_means():
         for key, about in section["properties"].items():
             assert re.search(rf"{key} : \S", text)
             assert about["description"].splitlines()[0] in text
+
+
+# Too much
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "x" * 10_000_000,
+        MINIMAL + "a: 1\n" * 2_000_000,
+        "[" * 10_000_000,
+        MINIMAL + "# comment\n" * 1_000_000,
+        '"' + "\\u00e9" * 1_600_000,
+    ],
+)
+def test_what_is_too_long_is_refused_at_once(write, text):
+    path = write(text)
+    started = time.perf_counter()
+    (problem,) = problems(path)
+    assert problem == "recipe.yaml: more than 1,000,000 bytes, too long for a recipe"
+    assert time.perf_counter() - started < 1
+    (problem,) = problems(write(MINIMAL), f"name={text[:1_000_001]}")
+    assert len(problem) < 300
+    assert "too long for a recipe" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "n_problems"),
+    [
+        (MINIMAL + "".join(f"key{number}: 1\n" for number in range(20_000)), 20_000),
+        ("data: {dataset: wine}\nsolvers:\n" + "- tree-torn\n" * 1000, 1999),
+        ("data: {dataset: wine}\nsolvers:\n" + "- constant\n" * 1000, 999),
+        (MINIMAL + "".join(f"{number}: 1\n" for number in range(20_000)), 20_000),
+        (MINIMAL + "seed: 1\n" * 20_000, 19_999),
+        (f"data: {{dataset: {'wine' * 50_000}}}\n" + "seed: x\n" + SOLVERS, 2),
+    ],
+)
+def test_the_first_of_many_problems_are_listed(write, text, n_problems):
+    started = time.perf_counter()
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(text))
+    assert time.perf_counter() - started < 20
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith(f"{n_problems:,} problems in the recipe ")
+    if n_problems > 20:
+        assert len(lines) == 21
+        assert lines[-1] == f"  and {n_problems - 20:,} more"
+    assert len(str(caught.value)) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "solvers:\n" + "- tree-tron\n" * 1001,
+            "recipe.yaml:2: solvers: must be a list of at most 1,000 solvers, not of 1,001",
+        ),
+        (
+            "solvers:\n- solver: tree-tron\n  params:\n"
+            + "".join(f"    p{number}: 1\n" for number in range(1001)),
+            "recipe.yaml:4: solvers.0.params: has 1,001 keys: at most 1000",
+        ),
+        (f"{SOLVERS}seed: 1{'0' * 30}", "recipe.yaml:3: seed: is too large: at most 9,223,3"),
+        (
+            f"{SOLVERS}tune: {{n_trials: 1{'0' * 20}}}",
+            "recipe.yaml:3: tune.n_trials: is too large: at most 2,147,483,647",
+        ),
+        (
+            f"{SOLVERS}tune: {{timeout: 1e300}}",
+            "recipe.yaml:3: tune.timeout: is too large: at most 1,000,000,000",
+        ),
+        (
+            f"{SOLVERS}compare: {{folds: 1{'0' * 20}}}",
+            "recipe.yaml:3: compare.folds: is too large: at most 2,147,483,647",
+        ),
+        (
+            f"solvers: [{{solver: toppush, params: {{top_k: {'9' * 26}}}}}]",
+            "recipe.yaml:2: solvers.0.params.top_k: is too large: at most 2,147,483,647",
+        ),
+        (
+            f"solvers: [{{solver: xgboost-pairwise, params: {{n_estimators: {'9' * 26}}}}}]",
+            "recipe.yaml:2: solvers.0.params.n_estimators: is too large: at most 2,147,483,647",
+        ),
+        (
+            f"solvers: [{{solver: tree-tron, params: {{n_threads: {'9' * 300}}}}}]",
+            "recipe.yaml:2: solvers.0.params.n_threads: is too large: at most 2,147,483,647",
+        ),
+        (f"{SOLVERS}name: {'n' * 201}", "recipe.yaml:3: name: has 201 characters: at most 200"),
+        (
+            f'{SOLVERS}name: "\\U00110000"',
+            "recipe.yaml:3:10: not valid YAML: an escape stands for no character: \\U0010ffff is",
+        ),
+        (f'{SOLVERS}name: "\\ud800"', "recipe.yaml:3: name: must be a line of text, not the text"),
+    ],
+)
+def test_what_no_machine_holds_is_refused(write, text, expected):
+    lines = (
+        text.split("\n")
+        if text.startswith("data")
+        else ["data: {dataset: wine}", *text.split("\n")]
+    )
+    (problem,) = problems(write("\n".join(lines)))
+    assert problem.startswith(expected)
+
+
+def test_it_is_refused_in_set_too(write):
+    path = write(MINIMAL)
+    (problem,) = problems(path, 'name="\\U00110000"')
+    assert problem.startswith(
+        "--set name: '\"\\\\U00110000\"' is not valid YAML: an escape stands for"
+    )
+    (problem,) = problems(path, "name=!!str x")
+    assert problem == "--set name: the tag !!str is not allowed"
+    (problem,) = problems(path, "name=" + "[" * 100)
+    assert problem.endswith("is not valid YAML: nested too deeply")
 
 
 def test_half_a_character_is_refused_as_a_key(write):

@@ -43,8 +43,6 @@ def parsed(text):
         ("1e", "1e"),
         ("'1e-3'", "1e-3"),
         ('"12"', "12"),
-        ("!!str 12", "12"),
-        ("!!float 2e1", 20.0),
         ("ndcg@10", "ndcg@10"),
         ("[1, 1e1, a]", [1, 10.0, "a"]),
         ("{a: {b: 1e0}}", {"a": {"b": 1.0}}),
@@ -90,7 +88,14 @@ def test_every_value_knows_its_line_and_key():
         ),
         ("a: 1\nb: !mine {c: 1}", "r.yaml:2: b: the tag !mine is not allowed"),
         ("a: !!set {c, d}", "r.yaml:1: a: the tag !!set is not allowed"),
-        ("a: !!int ten", "r.yaml:1: a: 'ten' does not agree with its tag"),
+        ("a: !!int ten", "r.yaml:1: a: the tag !!int is not allowed"),
+        ("a: 1\nb: !!str 12", "r.yaml:2: b: the tag !!str is not allowed"),
+        ("a: !!seq [1]", "r.yaml:1: a: the tag !!seq is not allowed"),
+        ("a: !!map {b: 1}", "r.yaml:1: a: the tag !!map is not allowed"),
+        ("a: ! 12", "r.yaml:1: a: the tag ! is not allowed"),
+        ("a: [1, !!float 2]", "r.yaml:1: a.1: the tag !!float is not allowed"),
+        ("!!str a: 1", "r.yaml:1: the tag !!str is not allowed"),
+        ("!!map {a: 1}", "r.yaml:1: the tag !!map is not allowed"),
     ],
 )
 def test_what_is_no_plain_data_is_a_problem(text, problem):
@@ -109,7 +114,12 @@ def test_what_is_no_plain_data_is_a_problem(text, problem):
         ("a: &x 1\nb: 2", "r.yaml:1:4: "),
         ("a: 1\nb: *x", "r.yaml:2:4: "),
         ("a: 1\nb: \x07", "r.yaml:2: "),
-        ("[" * 2000, "r.yaml: "),
+        ("a:\n - " + "[" * 2000, "r.yaml:2:52: "),
+        ("a: 1\nb: '\x00'", "r.yaml:2: "),
+        ('a: 1\nb: "\\U00110000"', "r.yaml:2:7: "),
+        ('a: 1\nb: "\\UFFFFFFFF"', "r.yaml:2:7: "),
+        ("a:\n" + " - 1\n" * 100_001, "r.yaml:99999:4: "),
+        ("a" * 1_000_001, "r.yaml: "),
     ],
 )
 def test_what_is_no_yaml_is_an_error_with_its_place(text, place):

@@ -45,11 +45,11 @@ _SHARD_BYTES = 1 << 27  # 128 MB: some of them fit into the memory of any worker
 
 _ARGUMENTS = {
     "format": Optional(Choice(FORMATS)),
-    "n_features": Optional(Integer(1)),
+    "n_features": Optional(Integer(1, most=2**31 - 1)),
     "dense": Optional(Choice((True, False))),
     "dtype": Optional(Choice(("float32", "float64"))),
     "scale": Choice(get_args(ScaleName)),
-    "shard_bytes": Integer(1),
+    "shard_bytes": Integer(1, most=2**62),
     "overwrite": Choice((True, False)),
 }
 
