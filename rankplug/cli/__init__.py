@@ -19,6 +19,7 @@ from rankplug.cli.models import add_predict, add_serve, add_solvers
 from rankplug.cli.prepare import add_prepare
 from rankplug.cli.recipes import add_compare, add_run, add_train, add_tune
 from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals, drop_output, has_output
+from rankplug.cli.track import add_track
 
 __all__ = ["main"]
 
@@ -28,6 +29,7 @@ _COMMANDS = (
     add_train,
     add_tune,
     add_compare,
+    add_track,
     add_evaluate,
     add_predict,
     add_prepare,

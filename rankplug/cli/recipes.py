@@ -15,13 +15,16 @@ from rankplug.cli.running import add_role_arguments, exit_status, load, run_reci
 from rankplug.cli.shared import command_parser
 
 if TYPE_CHECKING:
+    from rankplug.mlflow.tracking import MlflowObserver
     from rankplug.recipe import Recipe
     from rankplug.tuning import TuneResult
 
 _PATIENCE = 30.0  # seconds in which a Dask scheduler must have answered
 _EXIT_STATUS = """\
 exit status: 0 all solvers ran, 1 some failed, 2 a mistake in recipe, data or options,
-130 interrupted, 143 terminated; in every case the report holds what was finished.
+3 all ran, but not everything could be logged to MLflow ('rankplug track DIR' sends what a
+server did not take), 130 interrupted, 143 terminated; in every case the report holds what
+was finished.
 """
 
 _RUN_HELP = """\
@@ -51,7 +54,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.recipe is None:
         print(f"recipes that come with rankplug:\n{_list_recipes()}\n\nrankplug run NAME runs one.")
         return 0
-    return exit_status(run_recipe(load(args), args)[0])
+    report, _, observer = run_recipe(load(args), args)
+    return exit_status(report, observer)
 
 
 _TRAIN_HELP = """\
@@ -89,9 +93,8 @@ def _train(args: argparse.Namespace) -> int:
         save_model(outcome.result.model, folder)
         print(f"model:  {folder}")
         if args.register is not None:
-            version = observer.register(outcome.name, args.register)
-            print(f"        models:/{args.register}@champion, version {version}")
-    return exit_status(report)
+            print(f"        {_register(observer, outcome.name, args.register)}")
+    return exit_status(report, observer)
 
 
 _TRIALS = 30  # about ten for each of the two or three parameters that solvers have
@@ -142,9 +145,15 @@ def _tune(args: argparse.Namespace) -> int:
     print(f"best:   rankplug run {shlex.quote(str(output / BEST))}")
     winner = best_tuned(report.outcomes)
     if args.register is not None and winner is not None:
-        version = observer.register(winner, args.register)
-        print(f"model:  models:/{args.register}@champion, version {version}: {winner}")
-    return exit_status(report)
+        print(f"model:  {_register(observer, winner, args.register)}: {winner}")
+    return exit_status(report, observer)
+
+
+def _register(observer: MlflowObserver, name: str, model: str) -> str:
+    """Register a solver's model; returns where it is."""
+    version = observer.register(name, model)
+    number = "when 'rankplug track' has sent it" if version is None else f"version {version}"
+    return f"models:/{model}@champion, {number}"
 
 
 def _tune_settings(args: argparse.Namespace) -> list[str]:
@@ -221,7 +230,8 @@ def _compare(args: argparse.Namespace) -> int:
         settings.append(f"compare={{seeds: {seeds}}}")
     elif args.folds is not None or recipe.compare is None:
         settings.append(f"compare={{folds: {args.folds or _FOLDS}}}")
-    return exit_status(run_recipe(load(args, settings), args, "compare")[0])
+    report, _, observer = run_recipe(load(args, settings), args, "compare")
+    return exit_status(report, observer)
 
 
 def _add_command(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rankplug.cli.shared import FAILED, INTERRUPTED
+from rankplug.cli.shared import FAILED, INTERRUPTED, UNTRACKED, show_warning
 
 if TYPE_CHECKING:
     from rankplug.mlflow.provenance import Repetition
@@ -107,7 +106,8 @@ def run_recipe(
     with folder as output, warnings.catch_warnings():
         # Runs in default folders share a database: MLflow shows them side by side.
         home = output if args.output else output.parent
-        observer = MlflowObserver(output, resolve_tracking_uri(home, args.tracking_uri))
+        tracking_uri = resolve_tracking_uri(home, args.tracking_uri)
+        observer = MlflowObserver(output, tracking_uri, spool=True)
         observers: list[Observer] = [DataLines(args.start.lines if args.start else ()), observer]
         if args.repetition is not None:
             observer.tags |= args.repetition.tag
@@ -118,7 +118,7 @@ def run_recipe(
 
             models = ModelsFolder(output)
             observers.append(models)
-        warnings.showwarning = _show_warning
+        warnings.showwarning = show_warning
         report = run(
             recipe,
             observer=observers,
@@ -133,15 +133,10 @@ def run_recipe(
     return report, output, observer
 
 
-def exit_status(report: Report) -> int:
+def exit_status(report: Report, observer: MlflowObserver) -> int:
     """The exit status."""
     if report.interrupted:
         return INTERRUPTED
-    return FAILED if report.failed else 0
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning in one line, above the progress bar if there is one."""
-    from tqdm import tqdm
-
-    tqdm.write(f"warning: {message}", file=sys.stderr)
+    if report.failed:
+        return FAILED
+    return 0 if observer.is_complete else UNTRACKED

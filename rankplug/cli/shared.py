@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 # The last two are 128 plus the number of the signal, as in a shell.
-FAILED, MISTAKE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+FAILED, MISTAKE, UNTRACKED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
 _STDERR = 2
 
@@ -100,6 +100,13 @@ def drop_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line, above the progress bar if there is one."""
+    from tqdm import tqdm
+
+    tqdm.write(f"warning: {message}", file=sys.stderr)
 
 
 class Signals:

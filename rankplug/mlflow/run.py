@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from mlflow.data.schema import TensorDatasetSchema
@@ -26,7 +26,6 @@ from mlflow.entities import (
     Param,
     RunTag,
 )
-from mlflow.exceptions import MlflowException
 from mlflow.models import Model as MlflowModel
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.types import Schema, TensorSpec
@@ -34,13 +33,13 @@ from mlflow.types import Schema, TensorSpec
 from rankplug import __version__
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.flavor import save_model
-from rankplug.mlflow.store import Store, environment_defaults
+from rankplug.mlflow.spooling import SpoolingClient
+from rankplug.mlflow.steps import Delivery, EndRun, Register, RunStatus
+from rankplug.mlflow.store import Store
 from rankplug.models import Model
 from rankplug.recipe import Files, OneFile, Recipe
 from rankplug.runner import data_digest
 from rankplug.solver import Data, SolverResult
-
-RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
 CHAMPION = "champion"
 """Alias of the version of a registered model that is to be used."""
@@ -134,26 +133,24 @@ class TrackedRun:
         client.finalize_logged_model(model_id, "READY")
         return model_id
 
-    def register(self, model_id: str, name: str, alias: str) -> int:
-        """Make a logged model a version of a registered one, with the alias; returns its number."""
+    def register(self, model_id: str, name: str, alias: str) -> int | None:
+        """Make a logged model a version of a registered one, with the alias.
+
+        Returns its number, or None if the server does not answer and this is kept for later.
+        """
         client = self.store.client
-        try:
-            client.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        # A database would look up models:/ID where MLflow's global tracking URI points to.
-        is_server = self.store.tracking_uri.startswith("http")
-        logged = client.get_logged_model(model_id)
-        source = f"models:/{model_id}" if is_server else logged.artifact_location
-        made = client.create_model_version(name, source, self.run_id, model_id=model_id)
-        client.set_registered_model_alias(name, alias, made.version)
-        return int(made.version)
+        if isinstance(client, SpoolingClient):
+            return client.register(name, alias, model_id, self.run_id)
+        step = Register(name=name, alias=alias, model=model_id, run=self.run_id)
+        return step.send(Delivery(client))
 
     def end(self, status: RunStatus) -> None:
-        """End the run, without the links that MLflow would print amid the progress bars."""
-        with environment_defaults(MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT="true"):
-            self.store.client.set_terminated(self.run_id, status)
+        """End the run."""
+        now = _milliseconds(time.time())
+        if isinstance(self.store.client, SpoolingClient):
+            self.store.client.set_terminated(self.run_id, status, now)
+        else:
+            EndRun(run=self.run_id, status=status, end_time=now).send(Delivery(self.store.client))
 
 
 def _batches(items: Sequence[Any], size: int = _OTHERS_PER_BATCH) -> Iterator[Sequence[Any]]:

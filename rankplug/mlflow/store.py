@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 from mlflow.exceptions import MlflowException
 
+from rankplug.exceptions import RankplugError
 from rankplug.mlflow.database import (
     SQLITE,
     TrackingError,
@@ -40,7 +41,8 @@ class Store:
     """An experiment that can be written to.
 
     `run_id` is the run that MLflow started for this process, as ``mlflow run`` does, and `tags` are
-    those of every run that is made here.
+    those of every run that is made here. `spools` says that the client keeps what a server does not
+    take.
     """
 
     client: MlflowClient
@@ -48,6 +50,7 @@ class Store:
     experiment_id: str
     run_id: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    spools: bool = False
 
     def search(self, condition: str) -> list[Run]:
         """The runs of the experiment for which the condition, in MLflow's words, holds."""
@@ -61,6 +64,11 @@ class Store:
                 return runs
 
 
+def is_server(tracking_uri: str) -> bool:
+    """Whether it is a tracking server, which may not answer."""
+    return tracking_uri.startswith("http")
+
+
 def resolve_tracking_uri(output: Path, tracking_uri: str | None = None) -> str:
     """The given URI, else ``MLFLOW_TRACKING_URI``, else an SQLite file in the output folder."""
     if tracking_uri:
@@ -70,26 +78,47 @@ def resolve_tracking_uri(output: Path, tracking_uri: str | None = None) -> str:
     return database_uri(output / "mlflow.db")
 
 
-def connect(output: Path, tracking_uri: str) -> Store:
-    """Open the store and find or create the experiment.
+@dataclass(frozen=True)
+class Place:
+    """Where runs go in a store, as environment variables of MLflow's say.
 
-    The experiment is that of the run in ``MLFLOW_RUN_ID``, else the one in
-    ``MLFLOW_EXPERIMENT_ID`` or ``MLFLOW_EXPERIMENT_NAME``, else ``rankplug``. Nothing global
-    is changed: no tracking URI is set. To be called within `opening`.
+    The experiment of the run that MLflow started for this process, else the one of that id, else
+    the one of that name, else ``rankplug``.
+    """
+
+    experiment_id: str | None = None
+    experiment_name: str | None = None
+    run_id: str | None = None
+
+    @classmethod
+    def of_process(cls, tracking_uri: str) -> Place:
+        """What the variables of this process say; a run is one of its own store only."""
+        variables = os.environ
+        ours = tracking_uri == variables.get("MLFLOW_TRACKING_URI")
+        return cls(
+            variables.get("MLFLOW_EXPERIMENT_ID") or None,
+            variables.get("MLFLOW_EXPERIMENT_NAME") or None,
+            (variables.get("MLFLOW_RUN_ID") or None) if ours else None,
+        )
+
+
+def connect(output: Path, tracking_uri: str, client: MlflowClient | None = None) -> Store:
+    """Open the store and find or create the experiment, that of `Place.of_process`.
+
+    Nothing global is changed: no tracking URI is set. To be called within `opening`.
     """
     ensure_database(tracking_uri)
-    client = MlflowClient(tracking_uri=tracking_uri)
-    run_id = os.environ.get("MLFLOW_RUN_ID")
-    if run_id and tracking_uri == os.environ.get("MLFLOW_TRACKING_URI"):
-        experiment_id = str(client.get_run(run_id).info.experiment_id)
-        return Store(client, tracking_uri, experiment_id, run_id)
-    experiment = _experiment(client, _artifact_location(output, tracking_uri))
-    return Store(client, tracking_uri, str(experiment.experiment_id))
+    client = client or MlflowClient(tracking_uri=tracking_uri)
+    place = Place.of_process(tracking_uri)
+    experiment = find_experiment(client, place, _artifact_location(output, tracking_uri))
+    return Store(client, tracking_uri, str(experiment.experiment_id), place.run_id)
 
 
 @contextmanager
-def opening(tracking_uri: str) -> Iterator[None]:
+def opening(tracking_uri: str, *, spools: bool = False) -> Iterator[None]:
     """First use of a store: quickly, quietly, and with one kind of error.
+
+    A client that `spools` bounds its requests itself.
 
     Raises
     ------
@@ -97,7 +126,8 @@ def opening(tracking_uri: str) -> Iterator[None]:
         If the store cannot be reached or written to, or has no such run or experiment.
     """
     try:
-        with _short_timeouts(), _quiet(), _telling_of_silence(tracking_uri):
+        bounds = nullcontext() if spools else _short_timeouts()
+        with bounds, _quiet(), telling_of_silence(tracking_uri):
             yield
     except TrackingError:
         raise
@@ -108,11 +138,22 @@ def opening(tracking_uri: str) -> Iterator[None]:
         ) from error
 
 
-def _experiment(client: MlflowClient, artifact_location: str | None) -> Experiment:
-    if experiment_id := os.environ.get("MLFLOW_EXPERIMENT_ID"):
-        experiment = client.get_experiment(experiment_id)
+def find_experiment(
+    client: MlflowClient, place: Place, artifact_location: str | None
+) -> Experiment:
+    """The experiment of a place, which is made if it is named only.
+
+    Raises
+    ------
+    TrackingError
+        If it was deleted.
+    """
+    if place.run_id is not None:
+        return client.get_experiment(client.get_run(place.run_id).info.experiment_id)
+    if place.experiment_id is not None:
+        experiment = client.get_experiment(place.experiment_id)
     else:
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or _EXPERIMENT
+        name = place.experiment_name or _EXPERIMENT
         experiment = _find_or_create(client, name, artifact_location)
     if experiment.lifecycle_stage != "active":
         raise TrackingError(
@@ -156,7 +197,7 @@ def _short_timeouts() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _telling_of_silence(tracking_uri: str) -> Iterator[None]:
+def telling_of_silence(tracking_uri: str) -> Iterator[None]:
     """Say after some seconds that a server has not answered yet."""
     waiting = threading.Timer(
         _SILENCE,
@@ -168,7 +209,7 @@ def _telling_of_silence(tracking_uri: str) -> Iterator[None]:
         ),
     )
     waiting.daemon = True
-    if tracking_uri.startswith("http"):
+    if is_server(tracking_uri):
         waiting.start()
     try:
         yield
@@ -203,8 +244,8 @@ def _quiet() -> Iterator[None]:
 class LogGuard:
     """Keeps trouble with the log away from the work that is logged.
 
-    A step that fails is reported and skipped. After the first failure the steps that follow give
-    up on a server within seconds instead of minutes.
+    A step that fails is reported and skipped. Steps give up on a server, and after the first
+    failure on any store, within seconds instead of minutes.
 
     Parameters
     ----------
@@ -212,21 +253,35 @@ class LogGuard:
         Is given the error, as ``"ConnectionError: server gone"``.
     tracking_uri : str
         Of the server, if it is one: that it does not answer is said after five seconds.
+    spools : bool
+        The store's client bounds its requests itself, and keeps what a server does not take.
+
+    Attributes
+    ----------
+    lost : bool
+        Whether something was not logged. A model that rankplug itself refuses to save does not
+        count.
     """
 
-    def __init__(self, report: Callable[[str], None], tracking_uri: str) -> None:
+    def __init__(
+        self, report: Callable[[str], None], tracking_uri: str, *, spools: bool = False
+    ) -> None:
         self._report = report
         self._tracking_uri = tracking_uri
-        self._in_trouble = False
+        self._spools = spools
+        self._in_trouble = is_server(tracking_uri)
+        self.lost = False
 
     def attempt(self, step: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:
         """Call `step`; None if it fails."""
         try:
-            short = _short_timeouts() if self._in_trouble else nullcontext()
-            with short, _telling_of_silence(self._tracking_uri):
+            bound = self._in_trouble and not self._spools
+            short = _short_timeouts() if bound else nullcontext()
+            with short, telling_of_silence(self._tracking_uri):
                 return step(*args, **kwargs)
         except Exception as error:
             self._in_trouble = True
+            self.lost |= not isinstance(error, RankplugError)
             self._report(f"{type(error).__name__}: {first_line(error)}")
             return None
 
@@ -239,6 +294,11 @@ def warn_incomplete(run_id: str | None, tracking_uri: str, trouble: str, unaffec
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def warn_plainly(text: str) -> None:
+    """Warn of something that is no mistake of the caller's."""
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def first_line(error: BaseException) -> str:

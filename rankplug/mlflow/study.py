@@ -30,7 +30,8 @@ from optuna import Study
 from optuna.visualization import matplotlib as plots
 
 from rankplug.metrics import parse_metric
-from rankplug.mlflow.run import CHAMPION, RunStatus, TrackedRun, metrics_at
+from rankplug.mlflow.run import CHAMPION, TrackedRun, metrics_at
+from rankplug.mlflow.steps import RunStatus
 from rankplug.mlflow.store import (
     LogGuard,
     Store,
@@ -100,7 +101,8 @@ class MlflowTuneObserver(TuneObserver):
         )
         self._parent = parent
         self._start_guard = guard
-        self._guard = LogGuard(self._warn, self.tracking_uri)
+        self._spools = parent is not None and parent.store.spools
+        self._guard = LogGuard(self._warn, self.tracking_uri, spools=self._spools)
         self._register_as = register_as
         self._log: _StudyLog | None = None
 
@@ -108,6 +110,11 @@ class MlflowTuneObserver(TuneObserver):
     def run_id(self) -> str | None:
         """The study's run, once it has started."""
         return None if self._log is None else self._log.run.run_id
+
+    @property
+    def lost(self) -> bool:
+        """Whether something was not logged."""
+        return self._guard.lost
 
     def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
         """Start the study's run or go on with it, and log the trials that nobody has logged."""
@@ -130,7 +137,7 @@ class MlflowTuneObserver(TuneObserver):
         self._attempt(lambda log: log.abandon(error))
 
     def _start(self, info: StudyInfo) -> None:
-        with opening(self.tracking_uri), locked_here(info.id):
+        with opening(self.tracking_uri, spools=self._spools), locked_here(info.id):
             parent: TrackedRun | Store | None = self._parent
             if parent is None:
                 parent = connect(self.output, self.tracking_uri)
@@ -254,7 +261,7 @@ def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
         run.log(tags={**store.tags, **below})
         return run
     if isinstance(parent, TrackedRun):
-        run = parent.start_child(info.name)
+        run = parent.start_child(info.name, {STUDY_TAG: info.id, _ROLE: "study"})
     else:
         run = TrackedRun.start(store, info.name)
     params = dict(info.setup)

@@ -29,21 +29,23 @@ tags of all runs
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Metric
+from mlflow.exceptions import MlflowException
 
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.database import TrackingError
 from rankplug.mlflow.provenance import environment_facts, provenance_tags
 from rankplug.mlflow.run import (
     CHAMPION,
-    RunStatus,
     TrackedRun,
     dataset_inputs,
     history_metrics,
@@ -51,14 +53,20 @@ from rankplug.mlflow.run import (
     result_values,
     score_metrics,
 )
+from rankplug.mlflow.spool import EXPERIMENT, STATUS, Sent, bounded_requests, is_outage, send_unsent
+from rankplug.mlflow.spooling import SpoolingClient
+from rankplug.mlflow.steps import Delivery, RunStatus
 from rankplug.mlflow.store import (
     LogGuard,
+    Place,
     Store,
     connect,
     first_line,
+    is_server,
     opening,
     resolve_tracking_uri,
     warn_incomplete,
+    warn_plainly,
 )
 from rankplug.recipe import Dataset, Recipe
 from rankplug.report import REPORT_FILES, Outcome, Report, to_markdown
@@ -67,9 +75,11 @@ from rankplug.solver import Data, Progress, Solver
 from rankplug.system.locks import Workers
 from rankplug.tuning import TuneObserver
 
+if TYPE_CHECKING:
+    from rankplug.mlflow.study import MlflowTuneObserver
+
 T = TypeVar("T")
 
-_STATUS = "rankplug.status"
 _OUTPUT = "rankplug.output"
 _PROCESS = "rankplug.process"  # HOST-NUMBER-RANDOM, see `Workers`
 
@@ -92,13 +102,17 @@ class MlflowObserver(Observer):
     experiment; under ``mlflow run`` the parent run is the project's. Nothing global is changed.
 
     `run_started` raises `TrackingError` if runs cannot be logged there. Whatever goes wrong
-    later is a warning: it costs the log, never the results.
+    later is a warning: it costs the log, never the results. With `spool`, what a server does not
+    take, from the start or later, is kept in the output folder and sent when it answers again, or
+    by `send_kept`.
 
     Parameters
     ----------
     output : path
         The run's output folder.
     tracking_uri : str, optional
+    spool : bool
+        Go on without a server that does not answer.
 
     Attributes
     ----------
@@ -109,18 +123,23 @@ class MlflowObserver(Observer):
         More tags for all runs, to be set before they start.
     """
 
-    def __init__(self, output: str | Path, tracking_uri: str | None = None) -> None:
+    def __init__(
+        self, output: str | Path, tracking_uri: str | None = None, *, spool: bool = False
+    ) -> None:
         self.output = Path(output)
         self.tracking_uri = resolve_tracking_uri(self.output, tracking_uri)
+        self._spools = spool and is_server(self.tracking_uri)
+        self._spooling: SpoolingClient | None = None
         self._parent: TrackedRun | None = None
         self._children: dict[str, _Child] = {}
         self._models: dict[str, tuple[TrackedRun, str]] = {}
         self._inputs: dict[str, DatasetInput] = {}
         self._scored: dict[str, DatasetInput] = {}
         self._environment = {f"env.{key}": value for key, value in environment_facts().items()}
-        self._environment[_STATUS] = "running"
+        self._environment[STATUS] = "running"
         self.tags: dict[str, str] = {}
-        self._guard = LogGuard(self._warn, self.tracking_uri)
+        self._guard = LogGuard(self._warn, self.tracking_uri, spools=self._spools)
+        self._studies: list[MlflowTuneObserver] = []
         self._at_work = ExitStack()
 
     @property
@@ -128,19 +147,29 @@ class MlflowObserver(Observer):
         """The parent run, once it has started."""
         return None if self._parent is None else self._parent.run_id
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was logged so far."""
+        lost = self._guard.lost or any(study.lost for study in self._studies)
+        client = self._spooling
+        kept = client is not None and (client.n_unsent > 0 or client.n_refused > 0)
+        return not (lost or kept)
+
     def run_started(self, recipe: Recipe, splits: Mapping[str, Data]) -> None:
         """Start the parent run."""
         self._inputs = dataset_inputs(recipe, splits)
         folded = recipe.compare is not None and recipe.compare.folds is not None
         self._scored = {} if folded else self._inputs
         self._environment |= {**provenance_tags(recipe, self._inputs), **self.tags}
-        with opening(self.tracking_uri):
+        with opening(self.tracking_uri, spools=self._spools):
             store = self._open_store()
             self._parent = TrackedRun.start(store, recipe.name)
             tags = {**self._environment, **store.tags}
             self._parent.log(params=_recipe_params(recipe), tags=tags)
             self._parent.log_inputs(self._inputs.values())
             self._parent.log_text(recipe.to_yaml(), "recipe.yaml")
+        if self._spooling is not None and self._spooling.n_unsent == 0:
+            self._send_earlier()
 
     def solver_started(self, name: str, solver: Solver) -> None:
         """Start a child run."""
@@ -154,7 +183,8 @@ class MlflowObserver(Observer):
         child = self._children.get(name)
         if child is None:
             return ()
-        return (MlflowTuneObserver(parent=child.run, guard=self._guard),)
+        self._studies.append(MlflowTuneObserver(parent=child.run, guard=self._guard))
+        return self._studies[-1:]
 
     def training_started(self, name: str, part: str, solver: Solver) -> None:
         """Log the parameters of the first training; the progress is that of the latest."""
@@ -184,7 +214,7 @@ class MlflowObserver(Observer):
         self._end_children("FAILED")
         status: RunStatus = "FAILED" if report.failed else "FINISHED"
         self._attempt(lambda parent: _end(parent, "KILLED" if report.interrupted else status))
-        self._at_work.close()
+        self._finish()
 
     def run_failed(self, error: BaseException) -> None:
         """End all runs that are open."""
@@ -192,10 +222,12 @@ class MlflowObserver(Observer):
         self._end_children(status, error)
         self._attempt(self._log_report_files)
         self._attempt(lambda parent: _end(parent, status, error))
-        self._at_work.close()
+        self._finish()
 
-    def register(self, name: str, model: str, alias: str = CHAMPION) -> int:
+    def register(self, name: str, model: str, alias: str = CHAMPION) -> int | None:
         """Register the model of a solver that has finished; returns the version.
+
+        None, if the server does not answer, and the registration is kept with all else.
 
         Raises
         ------
@@ -206,7 +238,10 @@ class MlflowObserver(Observer):
             raise TrackingError(f"the model of {name} was not logged: it cannot be registered")
         run, model_id = self._models[name]
         try:
-            return run.register(model_id, model, alias)
+            version = run.register(model_id, model, alias)
+            if self._spooling is not None:
+                self._spooling.settle()
+            return version
         except Exception as error:
             raise TrackingError(
                 f"{name} cannot be registered as {model!r} at {self.tracking_uri}: "
@@ -216,20 +251,50 @@ class MlflowObserver(Observer):
     def _open_store(self) -> Store:
         """The store, where the runs of commands for this folder that were killed are ended."""
         self.output.mkdir(parents=True, exist_ok=True)
-        processes = Workers(self.output / ".tracking", shared=True)
+        processes = _processes(self.output)
         process = self._at_work.enter_context(processes.join())
         processes.others(process)  # forgets those that were killed
         tags = {_PROCESS: process, _OUTPUT: str(self.output.absolute())}
-        store = replace(connect(self.output, self.tracking_uri), tags=tags)
-        for run in store.search("attributes.status = 'RUNNING'"):
-            known, run_id = run.data.tags, run.info.run_id
-            if known.get(_OUTPUT) != tags[_OUTPUT] or run_id == store.run_id:
-                continue
-            if not processes.alive(known[_PROCESS]):
-                TrackedRun(store, run_id).end("KILLED")
-                if _STATUS in known:
-                    store.client.set_tag(run_id, _STATUS, "killed")
+        store = replace(self._connect(), tags=tags)
+        _end_killed_runs(store, self.output)
         return store
+
+    def _connect(self) -> Store:
+        """The store; of a server that does not answer, one that keeps what it is given."""
+        if not self._spools:
+            return connect(self.output, self.tracking_uri)
+        client = SpoolingClient(self.tracking_uri, self.output, warn_plainly)
+        try:
+            with bounded_requests():
+                store = connect(self.output, self.tracking_uri, client)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            client.fall(error)
+            run_id = Place.of_process(self.tracking_uri).run_id
+            store = Store(client, self.tracking_uri, EXPERIMENT, run_id)
+        self._spooling = client
+        return replace(store, spools=True)
+
+    def _send_earlier(self) -> None:
+        """Send what earlier commands for this folder have kept."""
+        for sent in send_unsent(self.output, _deliver, only=self.tracking_uri):
+            if sent.n_sent:
+                warn_plainly(
+                    f"{sent.n_sent} calls that an earlier command for {self.output} kept are sent "
+                    f"to {sent.tracking_uri}"
+                )
+
+    def _finish(self) -> None:
+        """Forget the process; say what a server has not taken."""
+        self._at_work.close()
+        client = self._spooling
+        if client is not None and not client.settle() and client.n_unsent:
+            warn_plainly(
+                f"the MLflow run at {self.tracking_uri} is incomplete: {client.n_unsent} calls are "
+                f"kept in {self.output}: 'rankplug track {shlex.quote(str(self.output))}' sends "
+                "them when the server answers"
+            )
 
     def _attempt(self, step: Callable[[TrackedRun], T]) -> T | None:
         """Do something with the parent run; trouble is a warning."""
@@ -260,7 +325,7 @@ class MlflowObserver(Observer):
                 self._models[name] = child.run, model_id
         metrics = history_metrics(history, child.started)
         metrics += _outcome_metrics(outcome, self._scored, model_id)
-        tags = {_STATUS: outcome.status}
+        tags = {STATUS: outcome.status}
         if outcome.error is not None:
             tags["rankplug.error"] = outcome.error
             child.run.log_text(outcome.error + "\n", "error.txt")
@@ -279,6 +344,47 @@ class MlflowObserver(Observer):
         for name in REPORT_FILES:
             if (self.output / name).is_file():
                 parent.log_file(self.output / name)
+
+
+def send_kept(output: str | Path, tracking_uri: str | None = None) -> Iterator[Sent]:
+    """Send what commands for an output folder have kept, and end the runs of those killed.
+
+    What was sent before is not sent again.
+
+    Parameters
+    ----------
+    output : path
+    tracking_uri : str, optional
+        Another server than the one that did not answer.
+    """
+    folder = Path(output)
+    for sent in send_unsent(folder, _deliver, tracking_uri):
+        if sent.experiment is not None and sent.tracking_uri is not None:
+            client = MlflowClient(tracking_uri=sent.tracking_uri)
+            with suppress(MlflowException), bounded_requests():
+                _end_killed_runs(Store(client, sent.tracking_uri, sent.experiment), folder)
+        yield sent
+
+
+def _deliver(tracking_uri: str) -> Delivery:
+    return Delivery(MlflowClient(tracking_uri=tracking_uri))
+
+
+def _processes(output: Path) -> Workers:
+    return Workers(output / ".tracking", shared=True)
+
+
+def _end_killed_runs(store: Store, output: Path) -> None:
+    """End the runs of commands for a folder whose process is gone."""
+    processes = _processes(output)
+    for run in store.search("attributes.status = 'RUNNING'"):
+        known, run_id = run.data.tags, run.info.run_id
+        if known.get(_OUTPUT) != str(output.absolute()) or run_id == store.run_id:
+            continue
+        if not processes.alive(known.get(_PROCESS, "")):
+            TrackedRun(store, run_id).end("KILLED")
+            if STATUS in known:
+                store.client.set_tag(run_id, STATUS, "killed")
 
 
 def _recipe_params(recipe: Recipe) -> dict[str, Any]:
@@ -332,7 +438,7 @@ def _outcome_metrics(
 
 def _end(run: TrackedRun, status: RunStatus, error: BaseException | None = None) -> None:
     words = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted"}
-    tags = {_STATUS: words[status]}
+    tags = {STATUS: words[status]}
     if error is not None:
         tags["rankplug.error"] = f"{type(error).__name__}: {error}"
     run.log(tags=tags)
