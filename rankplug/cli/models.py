@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
+import signal
 import sys
 import warnings
 from dataclasses import asdict
@@ -155,14 +155,21 @@ def _serve(args: argparse.Namespace) -> int:
     from rankplug.system.cores import available_cores
 
     folder = _fetch_model(args.uri)
-    command, environment = get_cmd(folder, args.port, args.host, args.timeout, args.workers)
+    _, environment = get_cmd(folder, args.port, args.host, args.timeout, args.workers)
     threads = args.threads or max(1, available_cores() // args.workers)
     environment |= dict.fromkeys(_THREADS, str(threads))
     # Waiting OpenMP threads otherwise take the processors from those that work.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     environment["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] = "false"
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, "-m", *shlex.split(command)], environment)
+    command = [sys.executable, "-m", "rankplug.mlflow.server", "--host", args.host]
+    command += ["--port", str(args.port), "--workers", str(args.workers)]
+    # None is to come before the server can handle it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        os.execve(sys.executable, command, environment)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _fetch_model(uri: str) -> str:

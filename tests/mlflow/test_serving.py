@@ -384,8 +384,8 @@ def test_serve_sets_workers_threads_and_environment(tmp_path, monkeypatch):
     rankplug.mlflow.save_model(MODEL, tmp_path / "a model")
     options = "--host 0.0.0.0 --port 81 --workers 3 --threads 2 --timeout 9 --tracking-uri file"
     command, environment = served([tmp_path / "a model", *options.split()], monkeypatch)
-    server = "--host 0.0.0.0 --port 81 --workers 3 mlflow.pyfunc.scoring_server.app:app"
-    assert command == [sys.executable, "-m", "uvicorn", *server.split()]
+    server = "rankplug.mlflow.server --host 0.0.0.0 --port 81 --workers 3"
+    assert command == [sys.executable, "-m", *server.split()]
     expected = {
         "__pyfunc_model_path__": (tmp_path / "a model").as_uri(),
         "MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT": "9",

@@ -1,68 +1,186 @@
 """Runs whose tracking server does not answer: nothing is lost, and nothing is logged twice."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from urllib.request import urlopen
 
-import mlflow
 import pytest
+from tracking_servers import Server, contents, lose, run_command, versions
 
 from rankplug.cli import main
-from rankplug.mlflow.steps import KEY
 
 HANG = 120  # seconds that no test needs
+TUNE = ["tune", "small.yaml", "--quiet", "--output"]
 
-# A command during which something happens: at report number N of its solvers, N of the argument
-# that it is given, `happen` is called; no pause is left between questions to a server.
-COMMAND = """
-import os, signal, subprocess, sys, time
-from urllib.request import urlopen
-import rankplug.mlflow.spooling as spooling
-from rankplug.cli import main
-from rankplug.report import REPORT_FILES
-from rankplug.solver import Monitor
 
-REPORT_FILES["report.html"] = lambda report: "<!DOCTYPE html>"  # slow, and tested elsewhere
-spooling._FIRST_PAUSE = spooling._LONGEST_PAUSE = spooling._TIMES_THE_PROBE = 0.0
-report, count, events = Monitor.report, [0], eval(sys.argv[1])
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, empty_store):
+    server = Server(tmp_path_factory.mktemp("server"), empty_store).start()
+    yield server
+    server.kill()
 
-def kill(group):
-    os.killpg(group, signal.SIGKILL)
 
-def start(command, url):
-    subprocess.Popen(command, start_new_session=True)
-    while True:
-        try:
-            return urlopen(url, timeout=1)
-        except OSError:
-            time.sleep(0.2)
+@pytest.fixture(scope="module")
+def undisturbed(server, tmp_path_factory):
+    """What the server holds after a command that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    arguments = [*TUNE, "out", "--tracking-uri", server.uri, "--register", "undisturbed"]
+    done = run_command(folder, *arguments, MLFLOW_EXPERIMENT_NAME="undisturbed")
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "out" / "mlflow-unsent").exists()
+    assert versions(server.uri, "undisturbed") == (1, "1")
+    return contents(server.uri, "undisturbed")
 
-def reporting(self, n_iter, **values):
-    count[0] += 1
-    for call, *args in events.get(count[0], ()):
-        globals()[call](*args)
-    return report(self, n_iter, **values)
 
-Monitor.report = reporting
-sys.exit(main(sys.argv[2:]))
-"""
+def test_a_server_that_never_answers_costs_seconds_and_no_results(server, undisturbed, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        arguments = [*TUNE, "out", "--tracking-uri", uri, "--register", "silent"]
+        process = run_command(
+            tmp_path,
+            *arguments,
+            start=subprocess.Popen,
+            MLFLOW_EXPERIMENT_NAME="silent",
+            MLFLOW_HTTP_REQUEST_TIMEOUT="3",
+        )
+        connection, _ = silent.accept()
+        asked = time.monotonic()
+        line = process.stderr.readline()
+        waited = time.monotonic() - asked
+        out, told = process.communicate(timeout=HANG)
+        connection.close()
+    assert "has not answered for 5 seconds; waiting for it" in line
+    assert 2 < waited < 20
+    assert process.returncode == 3, told
+    assert f"the tracking server at {uri} does not answer (read timed out)" in told
+    assert "rankplug track out' sends them when the server answers" in told
+    assert "models:/silent@champion, when 'rankplug track' has sent it" in out
+    assert (tmp_path / "out" / "report.md").is_file()
+    assert (tmp_path / "out" / "best.yaml").is_file()
+    sent = run_command(tmp_path, "track", "out", "--tracking-uri", server.uri)
+    assert sent.returncode == 0, sent.stderr
+    assert sent.stdout.startswith(f"sent to {server.uri}: ")
+    assert contents(server.uri, "silent") == undisturbed
+    assert versions(server.uri, "silent") == (1, "1")
+    assert not (tmp_path / "out" / "mlflow-unsent").exists()
+    again = run_command(tmp_path, "track", "out", "--tracking-uri", server.uri)
+    assert again.returncode == 0
+    assert again.stdout.startswith("nothing to send")
+    assert contents(server.uri, "silent") == undisturbed
 
-RECIPE = """
-name: small
-data: {dataset: wine}
-metrics: [kendall_tau]
-sanity: false
-scale: standard
-tune: {n_trials: 2, folds: 2}
-solvers:
-  - solver: tree-tron
-    params: {tol: 1e-6}
-  - solver: cutting-plane
-"""
+
+@pytest.mark.parametrize("n_good", [11, 50])
+def test_an_answer_that_is_lost_and_a_spool_that_is_half_sent(
+    n_good, server, undisturbed, tmp_path
+):
+    assert lose(server, tmp_path, n_good) == 3
+    assert contents(server.uri, f"lost-{n_good}") == undisturbed
+    assert versions(server.uri, f"lost-{n_good}") == (1, "1")
+
+
+def test_a_server_that_is_killed_in_the_middle_and_started_again(tmp_path, empty_store):
+    server = Server(tmp_path, empty_store).start()
+    try:
+        arguments = [*TUNE, "quiet", "--tracking-uri", server.uri]
+        done = run_command(tmp_path, *arguments, MLFLOW_EXPERIMENT_NAME="quiet")
+        assert done.returncode == 0, done.stderr
+        right = contents(server.uri, "quiet")
+        # It is back while the command runs.
+        arguments = [*TUNE, "back", "--tracking-uri", server.uri]
+        events = f"{{80: [('kill', {server.process.pid})], 200: [('wait_for', 'is-back')]}}"
+        process = run_command(
+            tmp_path,
+            *arguments,
+            events=events,
+            start=subprocess.Popen,
+            MLFLOW_EXPERIMENT_NAME="back",
+        )
+        server.process.wait(timeout=HANG)
+        server.start()
+        (tmp_path / "is-back").touch()
+        _, told = process.communicate(timeout=HANG)
+        assert process.returncode == 0, told
+        assert "does not answer (connection refused); what is logged is kept in back" in told
+        assert "answers again: what was kept is sent" in told
+        assert not (tmp_path / "back" / "mlflow-unsent").exists()
+        assert contents(server.uri, "back") == right
+        # The command is killed after it, and the next one sends what both have to say.
+        arguments = [*TUNE, "both", "--tracking-uri", server.uri, "--resume"]
+        events = f"{{80: [('kill', {server.process.pid})], 230: [('die',)]}}"
+        done = run_command(tmp_path, *arguments, events=events, MLFLOW_EXPERIMENT_NAME="both")
+        assert done.returncode == -signal.SIGKILL
+        server.process.wait(timeout=HANG)
+        refused = run_command(tmp_path, "track", "both")
+        assert refused.returncode == 3
+        assert "calls are left: connection refused" in refused.stderr
+        server.start()
+        done = run_command(tmp_path, *arguments, MLFLOW_EXPERIMENT_NAME="both")
+        assert done.returncode == 0, done.stderr
+        assert "calls that an earlier command for both kept are sent" in done.stderr
+        runs, _ = contents(server.uri, "both")
+        assert "RUNNING" not in {status for _, status, *_ in runs}
+        names = [path[-1] for path, *_ in runs]
+        assert names.count("trial 0") == names.count("trial 1") == 2, "one for each solver"
+    finally:
+        server.kill()
+
+
+def test_a_database_that_cannot_be_written_to_any_more(tmp_path, empty_store):
+    (tmp_path / "mlflow.db").write_bytes(empty_store.read_bytes())
+    command = ["run", "small.yaml", "--output", "out", "--quiet"]
+    done = run_command(
+        tmp_path,
+        *command,
+        "--tracking-uri",
+        f"sqlite:///{tmp_path}/mlflow.db",
+        events="{80: [('spoil', 'mlflow.db')]}",
+    )
+    assert done.returncode == 3, done.stderr
+    assert "is incomplete" in done.stderr
+    assert (tmp_path / "out" / "report.md").is_file()
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """An output folder with a step that was not sent."""
+    spool = tmp_path / "out" / "mlflow-unsent" / "one"
+    spool.mkdir(parents=True)
+    where = {"tracking_uri": "http://127.0.0.1:9", "experiment_id": None}
+    where |= {"experiment_name": None, "run_id": None}
+    (spool / "where.json").write_text(json.dumps(where))
+    (spool / "progress.json").write_text('{"sent": 0, "ids": {}, "left": [], "refused": []}')
+    step = {"call": "log_file", "run": "a", "file": "x", "copy_": "0" * 32}
+    (spool / "steps.jsonl").write_text(json.dumps(step) + "\n")
+    return spool
+
+
+def test_what_is_kept_may_come_from_strangers(kept, server, capsys):
+    output = str(kept.parents[1])
+    command = ["track", output, "--tracking-uri", server.uri]
+    good = (kept / "steps.jsonl").read_text()
+    for old, new, message in [
+        ('"x"', '"../../../../../etc/passwd"', "log_file.file: String should match"),
+        ('"x"', '"/etc/passwd"', "log_file.file: String should match"),
+        ("0" * 32, "../" * 10 + "00", "log_file.copy_: String should match"),
+        ("log_file", "system", "Input tag 'system' found"),
+        ('"run"', '"runs"', "log_file.run: Field required"),
+        ("{", "[", "line 1: "),
+    ]:
+        (kept / "steps.jsonl").write_text(good.replace(old, new, 1))
+        assert main(command) == 3
+        assert message in capsys.readouterr().err
+    (kept / "steps.jsonl").write_text(good)
+    (kept / ("0" * 32)).symlink_to("/etc")
+    assert main(command) == 3
+    assert "is a link, which is not followed: remove it" in capsys.readouterr().err
+    (kept / ("0" * 32)).unlink()
+    (kept / "steps.jsonl").write_text(good[:-1])  # killed as it was written
+    assert main(command) == 0
+    assert not kept.parent.exists()
+
+
+def test_a_folder_that_is_none(tmp_path, capsys):
+    assert main(["track", str(tmp_path / "none")]) == 2
+    assert "no such folder: name the output folder of a command" in capsys.readouterr().err
