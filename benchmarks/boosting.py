@@ -39,12 +39,20 @@ class Entrant:
     solver: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
+    maps: str = ""
+    """Maps beside the leaves of these trees, or instead, under "tree-tron"."""
+
     @property
     def is_boosted(self) -> bool:
-        return self.solver not in ("tree-tron", "single-feature")
+        return self.solver not in ("tree-tron", "single-feature", "mapped")
 
     def make(self, **params: Any) -> Any:
-        return rankplug.make_solver(self.solver, **{**params, **self.fixed})
+        solver = rankplug.make_solver(self.solver, **{**params, **self.fixed})
+        if not self.maps or self.solver == "mapped":
+            return solver
+        # Trees with the parameters drawn; C is chosen on the validation data.
+        maps = {"leaves": {"trees": solver}, self.maps: {}}
+        return rankplug.make_solver("mapped", map=maps)
 
 
 ENTRANTS = {
@@ -62,6 +70,11 @@ ENTRANTS = {
     "lightgbm-all-pairs": Entrant("lightgbm-all-pairs"),
     "linear-then-boost": Entrant("linear-then-boost", {"zeros": "value"}),
     "tree-tron": Entrant("tree-tron", {"n_threads": 1}),
+    "mapped: leaves of rank:pairwise + identity": Entrant(
+        "xgboost-pairwise", {"zeros": "value"}, "identity"
+    ),
+    "mapped: leaves of lambdarank + identity": Entrant("lightgbm-lambdarank", {}, "identity"),
+    "mapped: splines": Entrant("mapped", {"map": "splines", "C": None}, "splines"),
     "single-feature": Entrant("single-feature"),
 }
 
@@ -78,19 +91,30 @@ class Fold:
 def boosting(tiny: bool, _rounds: int) -> Iterator[Row]:
     """All entrants on all sets: test metrics, differences from the baseline, seconds a round.
 
-    `RANKPLUG_BOOSTING_SETS` names the sets, all by default.
+    `RANKPLUG_BOOSTING_SETS` names the sets, all by default, `RANKPLUG_BOOSTING_ENTRANTS` words of
+    the entrants' names.
     """
     chosen = os.environ.get("RANKPLUG_BOOSTING_SETS", "").split()
+    entrants = _chosen_entrants()
     for name, folds in _sets(tiny).items():
         if not chosen or name in chosen:
-            yield from _table(name, [fold() for fold in folds], n_trials=2 if tiny else 5)
+            n_trials = 2 if tiny else 5
+            yield from _table(name, [fold() for fold in folds], entrants, n_trials)
 
 
-def _table(name: str, folds: list[Fold], n_trials: int) -> Iterator[Row]:
+def _chosen_entrants() -> list[str]:
+    """Those whose names hold one of the words in `RANKPLUG_BOOSTING_ENTRANTS`, and the baseline."""
+    words = os.environ.get("RANKPLUG_BOOSTING_ENTRANTS", "").split()
+    return [
+        name for name in ENTRANTS if name == BASELINE or not words or any(w in name for w in words)
+    ]
+
+
+def _table(name: str, folds: list[Fold], entrants: list[str], n_trials: int) -> Iterator[Row]:
     """One row an entrant; the test queries of all folds are pooled."""
     found: dict[str, Values] = {}
     costs: dict[str, Row] = {}
-    for entrant in ENTRANTS:
+    for entrant in entrants:
         started = time.perf_counter()
         parts = [_tested(ENTRANTS[entrant], fold, n_trials, seed=i) for i, fold in enumerate(folds)]
         found[entrant] = {m: np.concatenate([part[m] for part in parts]) for m in _METRICS}
@@ -112,7 +136,7 @@ def _comparisons(values: Values, metric: str) -> Iterator[Row]:
     """All entrants against the baseline, and the linear start against both its parents."""
     child = {CHILD: values[CHILD]} if CHILD in values else {}
     tables = [(values, BASELINE)] if BASELINE in values else []
-    tables += [({parent: values[parent], **child}, parent) for parent in PARENTS if child]
+    tables += [({p: values[p], **child}, p) for p in PARENTS if child and p in values]
     for compared, against in tables:
         for one in compare(compared, against, metric):
             yield {
@@ -164,7 +188,7 @@ def _ndcg(result: SolverResult, data: RankingData) -> float:
 
 def _seconds_a_round(entrant: Entrant, train: RankingData) -> float | str:
     """Median CPU time of 60 rounds of trees of up to 32 leaves, on one thread."""
-    if not entrant.is_boosted:
+    if not entrant.is_boosted or entrant.maps:
         return ""
     leaves = {"num_leaves": 32} if entrant.solver.startswith("lightgbm") else {"max_depth": 5}
     solver = entrant.make(n_estimators=60, learning_rate=0.1, n_threads=1, **leaves)

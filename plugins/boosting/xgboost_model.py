@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +107,14 @@ class XGBoostModel(TreeModel):
     @property
     def leaf_counts(self) -> NDArray[np.int64]:
         """Number of leaves of each tree, of shape (n_trees,)."""
-        return np.array([leaf.sum() for leaf in self._is_leaf()], dtype=np.int64)
+        return np.array([leaf.sum() for leaf in self._is_leaf], dtype=np.int64)
 
     def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
         """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
         nodes = self._predict_in_detail(X, pred_leaf=True).astype(np.int64)
         leaves = nodes.reshape(X.shape[0], -1)
-        for t, leaf in enumerate(self._is_leaf()):
-            leaves[:, t] = (np.cumsum(leaf) - 1)[leaves[:, t]]
+        for t, number in enumerate(self._leaf_numbers):
+            leaves[:, t] = number[leaves[:, t]]
         return leaves
 
     def with_leaf_values(self, values: NDArray[np.float64]) -> XGBoostModel:
@@ -122,7 +123,7 @@ class XGBoostModel(TreeModel):
 
         content = json.loads(self.booster.save_raw("json"))
         start = 0
-        for tree, leaf in zip(_trees(content), self._is_leaf(), strict=True):
+        for tree, leaf in zip(_trees(content), self._is_leaf, strict=True):
             conditions = np.array(tree["split_conditions"])
             conditions[leaf] = values[start : start + leaf.sum()]
             tree["split_conditions"] = tree["base_weights"] = conditions.tolist()
@@ -130,8 +131,14 @@ class XGBoostModel(TreeModel):
         booster = xgboost.Booster(model_file=bytearray(json.dumps(content).encode()))
         return XGBoostModel(booster, self.zeros, self.labels)
 
+    @cached_property
+    def _leaf_numbers(self) -> list[NDArray[np.int64]]:
+        """Of each node that is a leaf, which one of its tree it is."""
+        return [np.cumsum(leaf) - 1 for leaf in self._is_leaf]
+
+    @cached_property
     def _is_leaf(self) -> list[NDArray[np.bool_]]:
-        """Which nodes of each tree are leaves."""
+        """Which nodes of each tree are leaves; found once."""
         content = json.loads(self.booster.save_raw("json"))
         return [np.array(tree["left_children"]) == -1 for tree in _trees(content)]
 

@@ -21,8 +21,10 @@ from rankplug.system.interruption import interrupted
 GRID = np.logspace(0.0, 6.0, 13)
 """Of C, where the loss is a mean and rows have length 1: on ranking sets of the public kind noisy
 ones are best at 10 to 100, clean ones at 1,000 to 30,000, and none below 1."""
-_PATIENCE = 3
+_PATIENCE = 2
 """Values of C without a better score after which the search ends: scores have one peak."""
+_LOOSE = 1e-2
+"""The tolerance of the search: orders differ little from those of the minimum."""
 _DEFAULT = 100.0
 """Of the grid, if there is no time to search."""
 _HELD_OUT = 5
@@ -172,6 +174,9 @@ class CSearch:
 
     def _solve(self, data: Data, C: float, last: SolverResult | None) -> SolverResult:
         solver = clone(self._solver).set_params(C=C)
+        tol = solver.get_params(deep=False).get("tol")
+        if tol is not None:
+            solver.set_params(tol=max(tol, _LOOSE))
         init = last if solver.tags.warm_start else None
         with warnings.catch_warnings():
             # What a C that is not taken does is no news.

@@ -212,9 +212,11 @@ class Mapped(Solver):
             if not (interrupted() or is_overdue(monitor)):
                 search.run(mapped.data, mapped.of(held))
             n_passes = search.n_passes
-            if valid is not None and search.best is not None:
-                return _as_result(search.best, mapped, n_passes)
             inner.set_params(C=search.best_c / _unit_c(inner, train) * _unit_c(inner, data))
+            if train is data:
+                start = search.best if inner.tags.warm_start else None
+                result = _solve_within(inner, mapped.data, monitor, rng, start)
+                return _as_result(result, mapped, n_passes + result.n_passes)
         mapped = map_data(maps, data, valid, rng, compact, _time_of_map(monitor))
         result = _solve_within(inner, mapped.data, monitor, rng)
         return _as_result(result, mapped, n_passes + result.n_passes)
@@ -260,7 +262,11 @@ def _nested(owner: str, made: Any, *, named: bool) -> dict[str, Any]:
 
 
 def _solve_within(
-    inner: Solver, data: Data, monitor: Monitor, rng: np.random.Generator
+    inner: Solver,
+    data: Data,
+    monitor: Monitor,
+    rng: np.random.Generator,
+    start: SolverResult | None = None,
 ) -> SolverResult:
     """Solve, reporting each iteration; one step is made even if it is time to stop."""
     n_before = int(monitor.history[-1]["n_iter"]) + 1 if monitor.history else 0
@@ -273,9 +279,11 @@ def _solve_within(
     if monitor.interruption is None and is_overdue(monitor):
         monitor.interruption = "time_limit"
     if monitor.interruption is None and not interrupted():
-        return inner.solve(data, random_state=rng, callback=report)
+        return inner.solve(data, init=start, random_state=rng, callback=report)
     with stopped_by(lambda: False):
-        return inner.solve(data, random_state=rng, callback=lambda step: step.n_iter > 0)
+        return inner.solve(
+            data, init=start, random_state=rng, callback=lambda step: step.n_iter > 0
+        )
 
 
 def _time_of_map(monitor: Monitor) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
-from rankplug.data import Block, LabelRankingData, Matrix, OneHotMatrix, PreferenceData
+from rankplug.data import Block, LabelRankingData, Matrix, OneHotMatrix, PreferenceData, RankingData
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.maps import FeatureMap, FittedMap, pack, unpack
 from rankplug.models import TreeArrays, TreeEnsemble, TreeModel, model_class
@@ -18,6 +18,12 @@ from rankplug.parameters import Count, Optional, Parameter
 from rankplug.solver import Solver, make_solver
 
 _FORESTS = {"random-forest": RandomForestRegressor, "extra-trees": ExtraTreesRegressor}
+_DEFAULT = {
+    "grades": "xgboost-pairwise",
+    # The other samples pairs, too few of an only query.
+    "one query, or numbers": "xgboost-all-pairs",
+    "labels": "random-forest",
+}
 _FILE = "trees"
 
 
@@ -25,13 +31,33 @@ class _Trees(Parameter):
     """Where trees come from."""
 
     def accepts(self, value: Any) -> bool:
-        return isinstance(value, str | Solver | TreeModel)
+        return isinstance(value, str | Solver | TreeModel) or _library_of(value) is not None
 
     def __str__(self) -> str:
         return (
             "the name of a solver of boosted trees, such as 'xgboost-pairwise', one of "
-            f"{', '.join(map(repr, _FORESTS))}, a Solver, or a model of trees"
+            f"{', '.join(map(repr, _FORESTS))}, a Solver, a model of trees, or a booster of "
+            "XGBoost or LightGBM"
         )
+
+
+def _library_of(booster: Any) -> str | None:
+    """Which library's trained booster, or estimator with one, it is; found without importing."""
+    library = type(booster).__module__.split(".")[0]
+    has_trees = any(hasattr(booster, name) for name in ("get_booster", "booster_", "save_model"))
+    return library if library in ("xgboost", "lightgbm") and has_trees else None
+
+
+def _read_trees(trees: Any) -> Any:
+    """A trained booster as a model of trees; everything else as it is."""
+    library = _library_of(trees)
+    if library == "xgboost":
+        booster = trees.get_booster() if hasattr(trees, "get_booster") else trees
+        return model_class(library, Path())(booster.copy(), "value")  # type: ignore[call-arg]
+    if library == "lightgbm":
+        booster = getattr(trees, "booster_", trees)
+        return model_class(library, Path())(booster.model_to_string())  # type: ignore[call-arg]
+    return trees
 
 
 class FittedLeaves(FittedMap):
@@ -99,8 +125,10 @@ class LeavesMap(FeatureMap):
     ----------
     trees : str, Solver or TreeModel, optional
         A solver of boosted trees, or its name; "random-forest" or "extra-trees", which regress
-        the relevance; or the model that some training has found. By default "xgboost-pairwise",
-        for label ranking "random-forest".
+        the relevance; or trees that are trained: a model of rankplug, or a booster or estimator of
+        XGBoost or LightGBM, to which zeros are values. By default "xgboost-pairwise",
+        "xgboost-all-pairs" for an only query (whose pairs the other samples) or a relevance that
+        is no grade, and "random-forest" for label ranking.
     n_estimators : int, default=200
         Number of trees, of solvers that are named and of forests.
     min_samples_leaf : int, default=5
@@ -127,51 +155,49 @@ class LeavesMap(FeatureMap):
     min_samples_leaf: Count = 5
 
     def takes_missing_values(self) -> bool:
-        """If the trees do."""
-        if isinstance(self.trees, TreeModel):
-            return self.trees.takes_missing_values
-        if self.trees in _FORESTS:
-            return True
-        return self._make_solver().takes_missing_values()
+        """If the trees do; forests do."""
+        source = self._source(None)
+        if isinstance(source, TreeModel):
+            return source.takes_missing_values
+        return source.takes_missing_values() if isinstance(source, Solver) else True
 
     def check(self, data: PreferenceData) -> None:
         """Raise what `fit` would raise about the parameters and the kind of data."""
         super().check(data)
+        source = self._source(data)
         if isinstance(data, LabelRankingData):
-            if not self._is_forest(data):
+            if not isinstance(source, str):
                 raise DataError(
                     f"the leaves of {self.trees!r} are those of one score, but labels have one "
                     "each: take trees='random-forest' or 'extra-trees', which serve all labels"
                 )
-        elif isinstance(self.trees, TreeModel):
-            if self.trees.n_labels is not None:
+        elif isinstance(source, Solver):
+            source.check(data)
+        elif isinstance(source, TreeModel):
+            if source.n_labels is not None:
                 raise DataError("the trees given rank labels, the data are documents")
-            if self.trees.n_features != data.n_features:
+            if source.n_features != data.n_features:
                 raise DataError(
-                    f"the trees given take {self.trees.n_features} features, the data have "
+                    f"the trees given take {source.n_features} features, the data have "
                     f"{data.n_features}"
                 )
-        elif not self._is_forest(data):
-            self._make_solver().check(data)
 
     def tuning_space(self, data: PreferenceData | None = None) -> dict[str, Any]:
-        """The number of trees."""
+        """The number of trees, unless it is said with them."""
         from optuna.distributions import IntDistribution
 
-        if isinstance(self.trees, Solver | TreeModel):
-            return {}
-        return {"n_estimators": IntDistribution(50, 400, log=True)}
+        if self.trees is None or isinstance(self.trees, str):
+            return {"n_estimators": IntDistribution(50, 400, log=True)}
+        return {}
 
-    def _is_forest(self, data: PreferenceData) -> bool:
-        name = self.trees
-        if name is None and isinstance(data, LabelRankingData):
-            name = "random-forest"
-        return isinstance(name, str) and name in _FORESTS
-
-    def _make_solver(self) -> Solver:
-        if isinstance(self.trees, Solver):
-            return self.trees
-        name = "xgboost-pairwise" if self.trees is None else self.trees
+    def _source(self, data: PreferenceData | None) -> TreeModel | Solver | str:
+        """Trees that are there, a solver that grows some, or the name of a forest."""
+        trees = _read_trees(self.trees)
+        if isinstance(trees, TreeModel | Solver):
+            return trees
+        name = _DEFAULT[_kind_of(data)] if trees is None else trees
+        if name in _FORESTS:
+            return str(name)
         solver = make_solver(name)
         if "n_estimators" not in solver.get_params(deep=False):
             raise ParameterError(
@@ -187,37 +213,46 @@ class LeavesMap(FeatureMap):
         rng: np.random.Generator,
         time_limit: float | None,
     ) -> FittedLeaves:
-        if isinstance(self.trees, TreeModel):
-            return FittedLeaves(self.trees)
-        if self._is_forest(data):
-            return FittedLeaves(self._grow_forest(data, rng))
-        solver = self._make_solver()
-        stops_early = getattr(solver, "early_stopping_rounds", None) is not None
-        found: Any = solver.solve(
-            data, valid=valid if stops_early else None, random_state=rng, time_limit=time_limit
-        )
+        source: Any = self._source(data)
+        if isinstance(source, TreeModel):
+            return FittedLeaves(source)
+        if isinstance(source, str):
+            return FittedLeaves(self._grow_forest(source, data, rng))
+        stops_early = getattr(source, "early_stopping_rounds", None) is not None
+        held = valid if stops_early else None
+        found = source.solve(data, valid=held, random_state=rng, time_limit=time_limit)
         if not isinstance(found.model, TreeModel):
+            kind = found.model.kind
             raise ParameterError(
-                f"{solver.name} gives a model of kind {found.model.kind!r}, no trees"
+                f"{source.name} gives a model of kind {kind!r}, which has no leaves"
             )
         return FittedLeaves(found.model)
 
-    def _grow_forest(self, data: PreferenceData, rng: np.random.Generator) -> TreeEnsemble:
+    def _grow_forest(
+        self, name: str, data: PreferenceData, rng: np.random.Generator
+    ) -> TreeEnsemble:
         y = data.relevance
         if y.ndim == 2:
             known = ~np.isnan(y)
             count = np.maximum(known.sum(axis=1, keepdims=True), 1)
             mean = np.where(known, y, 0.0).sum(axis=1, keepdims=True) / count
             y = np.where(known, y, mean)
-        forest = _FORESTS[self.trees or "random-forest"](
+        forest = _FORESTS[name](
             n_estimators=self.n_estimators,
             min_samples_leaf=self.min_samples_leaf,
-            max_features=1.0 / 3.0,
+            max_features=1.0 / 3.0,  # Breiman's for regression
             random_state=int(rng.integers(2**31)),
         )
         weight = getattr(data, "row_weight", None)
         forest.fit(_with_short_indices(data.X), y, sample_weight=weight)
         return TreeEnsemble(_arrays_of([one.tree_ for one in forest.estimators_]), data.n_features)
+
+
+def _kind_of(data: PreferenceData | None) -> str:
+    if isinstance(data, LabelRankingData):
+        return "labels"
+    graded = isinstance(data, RankingData) and data.is_graded and data.n_queries > 1
+    return "grades" if data is None or graded else "one query, or numbers"
 
 
 def _with_short_indices(X: Any) -> Any:

@@ -150,3 +150,33 @@ def test_leaves_of_one_score_are_refused_for_labels():
         make_map("leaves", trees="xgboost-pairwise").fit(labels)
     with pytest.raises(ParameterError, match="no solver of boosted trees"):
         make_map("leaves", trees="tree-tron").fit(data())
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_a_booster_of_the_users(library):
+    module, train = pytest.importorskip(library), data()
+    y = train.X[:, 0] ** 2
+    regressor = getattr(module, {"xgboost": "XGBRegressor", "lightgbm": "LGBMRegressor"}[library])
+    fitted = regressor(n_estimators=4).fit(train.X, y)
+    booster = fitted.get_booster() if library == "xgboost" else fitted.booster_
+    expected = (
+        fitted.apply(train.X) if library == "xgboost" else fitted.predict(train.X, pred_leaf=True)
+    )
+    for trees in (fitted, booster):
+        leaves = make_map("leaves", trees=trees).fit(train)
+        codes = leaves.transform(train.X).codes
+        assert codes.shape == (200, 4)
+        for t in range(4):  # the same rows together
+            pairs = {*zip(codes[:, t].tolist(), expected[:, t].tolist(), strict=True)}
+            assert len(pairs) == len(set(codes[:, t])) == len(set(expected[:, t]))
+
+
+def test_the_default_trees_suit_the_data():
+    train = data()
+    one = RankingData.from_arrays(train.X, train.X[:, 1], group=[200])
+    labels = rankplug.LabelRankingData.from_arrays(train.X, train.X)
+    for given, kind, objective in ((train, "xgboost", "rank:pairwise"), (one, "xgboost", None)):
+        trees = make_map("leaves", n_estimators=2).fit(given, random_state=0).trees
+        assert trees.kind == kind
+        assert ("rank:pairwise" in trees.booster.save_config()) == (objective is not None)
+    assert make_map("leaves", n_estimators=2).fit(labels, random_state=0).trees.kind == "trees"

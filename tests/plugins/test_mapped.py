@@ -97,16 +97,18 @@ def test_c_is_chosen_on_data_that_were_not_trained_on(data, held):
     train, valid = data.take(np.arange(20)), data.take(np.arange(20, 30))
     if held == "rows":
         train = RankingData.from_arrays(train.X, train.relevance, group=[train.n_samples])
-    result = mapped().solve(train, valid=valid if held == "valid" else None, random_state=0)
+    exactly = {"tree-tron": {"tol": 1e-6}}
+    given = valid if held == "valid" else None
+    result = mapped(solver=exactly).solve(train, valid=given, random_state=0)
     searched = [row for row in result.history if "C" in row]
-    assert len(searched) >= 4
+    assert len(searched) >= 3
     key = "held_out_ndcg_at_10"
     assert all(key in row for row in searched)
     assert result.status == "converged"
     if held == "valid":
         best = max(searched, key=lambda row: row[key])
-        again = mapped(C=best["C"]).solve(train, random_state=0)
-        assert again.objective == pytest.approx(result.objective, rel=1e-3)
+        again = mapped(C=best["C"], solver=exactly).solve(train, random_state=0)
+        assert again.objective == pytest.approx(result.objective, rel=1e-5)
 
 
 def test_a_c_that_was_said_is_kept(data):
