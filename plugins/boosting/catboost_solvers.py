@@ -83,6 +83,7 @@ class CatBoost(BoostedTrees):
         reference="Prokhorenkova et al., CatBoost, NeurIPS 2018; Gulin et al., YetiRank (2011)",
         exact=False,
         validation=True,
+        continues=True,
         missing_values=True,
         requires=("catboost",),
     )
@@ -112,7 +113,12 @@ class CatBoost(BoostedTrees):
         return {"depth": IntDistribution(3, 10)}
 
     def _check_init(self, init: Model) -> None:
-        raise ParameterError(f"{self.name} goes on from no other model: leave out init")
+        if not isinstance(init, TreeEnsemble):
+            raise ParameterError(
+                f"{self.name} goes on from its own trees, not from a model of kind {init.kind!r}: "
+                "leave out init"
+            )
+        init.require_sum()
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         return {"loss_function": self.loss}
@@ -162,8 +168,8 @@ class CatBoost(BoostedTrees):
             warnings.filterwarnings("ignore", "Can't optim", UserWarning)
             try:
                 model.fit(
-                    self._pool(data),
-                    eval_set=[self._pool(one) for one in sets] or None,
+                    self._pool(data, training.init),
+                    eval_set=[self._pool(one, training.init) for one in sets] or None,
                     callbacks=[progress],
                     use_best_model=False,
                 )
@@ -179,9 +185,11 @@ class CatBoost(BoostedTrees):
             content = json.loads(file.read_text(encoding="utf-8"))
         importances = np.asarray(model.get_feature_importance(type="PredictionValuesChange"))
         with saving(training.given):
-            return read_trees(content, data.n_features, n_trees, importances.astype(np.float64))
+            trees = read_trees(content, data.n_features, n_trees, importances.astype(np.float64))
+            return trees if training.init is None else training.init.add(trees)
 
-    def _pool(self, data: RankingData) -> Any:
+    def _pool(self, data: RankingData, init: TreeEnsemble | None) -> Any:
+        """The data for CatBoost; the scores of earlier trees are where it starts."""
         import catboost
 
         X: Any = data.X
@@ -202,6 +210,7 @@ class CatBoost(BoostedTrees):
             # Ids of queries go over as positions; the caller's may be of any kind.
             group_id=data.row_query,
             group_weight=data.row_weight,
+            baseline=None if init is None else init.predict(data.X),
         )
 
 

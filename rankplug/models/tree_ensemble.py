@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import Matrix
-from rankplug.exceptions import DataError, ModelFormatError
+from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models.trees import TreeModel
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real
 from rankplug.system.files import load_arrays
@@ -128,6 +128,38 @@ class TreeEnsemble(TreeModel):
     def takes_missing_values(self) -> bool:
         """If each node says on which side they go."""
         return self.trees.missing_left is not None
+
+    def require_sum(self) -> None:
+        """Raise `ParameterError` if no trees can be added to these."""
+        if self.average or not (self.float32 and self.takes_missing_values):
+            raise ParameterError(
+                "init holds trees of scikit-learn, to which no others can be added: leave out init"
+            )
+
+    def add(self, other: TreeEnsemble) -> TreeEnsemble:
+        """The sum of both, as one ensemble; importances are means, weighted by numbers of trees.
+
+        Raises
+        ------
+        ParameterError
+            If they are not alike.
+        """
+        self.require_sum()
+        other.require_sum()
+        parts = [one.trees._replace(value=one.scale * one.trees.value) for one in (self, other)]
+        columns = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+        counts = [len(one.trees.sizes) for one in (self, other)]
+        told = [
+            one for one in map(TreeEnsemble.feature_importances, (self, other)) if one is not None
+        ]
+        known = np.average(told, axis=0, weights=counts) if len(told) == len(counts) else None
+        return TreeEnsemble(
+            TreeArrays(*columns),
+            self.n_features,
+            start=self.start + other.start,
+            float32=self.float32,
+            importances=known,
+        )
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """Those that scikit-learn's trees tell; None for trees on histograms."""

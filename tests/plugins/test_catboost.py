@@ -225,3 +225,29 @@ def test_it_takes_part_in_recipes_and_its_model_ranks_files(tmp_path, monkeypatc
     capsys.readouterr()
     assert main(["evaluate", str(model), "test.csv", "--metric", "nDCG@10", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ndcg@10"]["value"] > 0.7
+
+
+@pytest.mark.parametrize("loss", ["YetiRank", "PairLogit"])
+def test_trees_are_added_to_those_of_yesterday(loss, tmp_path):
+    data, other = make_ranking(holes=0.1), make_ranking(seed=1)
+    yesterday = small(loss=loss, n_estimators=6).solve(data, random_state=0).model
+    before = yesterday.predict(data.X)
+    solver = small(loss=loss, n_estimators=4)
+    result = solver.solve(data, init=yesterday, watch={"other": other}, random_state=1)
+    assert result.n_iter == 4
+    assert [len(one.trees.sizes) for one in (yesterday, result.model)] == [6, 10]
+    np.testing.assert_array_equal(yesterday.predict(data.X), before)
+    assert measure(data, result.model) > measure(data, yesterday)
+    assert result.evals["other"]["ndcg@10"][-1] == pytest.approx(measure(other, result.model))
+    assert result.model.feature_importances().shape == (5,)
+    result.model.save(tmp_path / "model")
+    loaded = rankplug.load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(data.X), result.model.predict(data.X))
+
+
+def test_catboost_goes_on_from_its_own_trees_only():
+    data = make_ranking()
+    for solver in ("tree-tron", "pointwise"):
+        init = rankplug.make_solver(solver).solve(data, random_state=0)
+        with pytest.raises(ParameterError, match="leave out init"):
+            small().solve(data, init=init)
