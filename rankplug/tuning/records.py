@@ -17,7 +17,7 @@ from rankplug.solver import Solver, SolverResult
 
 if TYPE_CHECKING:
     from optuna import Study
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 T = TypeVar("T")
 
@@ -29,6 +29,8 @@ WORKER = "rankplug.worker"
 """The process that runs the trial."""
 ERROR = "rankplug.error"
 """What the solver raised. A failed trial without it was killed."""
+PARAMS = "rankplug.params"
+"""The solver's parameters where a function has made them of what was suggested."""
 DETAILS = "rankplug.details"
 """Fields of a `TrialRecord` that Optuna's trials do not have."""
 
@@ -297,6 +299,11 @@ class TuneProgress(TuneObserver):
             self._bar.close()
 
 
+def params_of(trial: FrozenTrial | Trial) -> dict[str, Any]:
+    """The solver's parameters in a trial."""
+    return dict(trial.user_attrs.get(PARAMS, trial.params))
+
+
 def to_record(trial: FrozenTrial) -> TrialRecord:
     """One of Optuna's trials as a `TrialRecord`."""
     details = dict(trial.user_attrs.get(DETAILS, {}))
@@ -304,7 +311,7 @@ def to_record(trial: FrozenTrial) -> TrialRecord:
     return TrialRecord(
         number=trial.number,
         state=state,
-        params=dict(trial.params),
+        params=params_of(trial),
         values=tuple(trial.values) if state == "complete" else (),
         fold_values=tuple(details.pop("fold_values", ())),
         path=tuple(PathStep(**step) for step in details.pop("path", ())),

@@ -49,10 +49,18 @@ class TrialSampler(BaseSampler):
         The sampler of a trial, from its number.
     distributions : dict
         What is sampled.
+    open : bool
+        Whether each trial says itself what is sampled.
     """
 
-    def __init__(self, make: Callable[[int], BaseSampler], distributions: Distributions) -> None:
+    def __init__(
+        self,
+        make: Callable[[int], BaseSampler],
+        distributions: Distributions,
+        open: bool = False,  # noqa: A002
+    ) -> None:
         self.distributions = dict(distributions)
+        self.open = open
         self._make = make
         self._of_trial: dict[int, BaseSampler] = {}
         self._chosen: dict[int, dict[str, float]] = {}
@@ -68,7 +76,7 @@ class TrialSampler(BaseSampler):
 
     def exhausted(self, study: Study) -> bool:
         """Whether there is nothing left to try."""
-        if self._ended or self.distributions:
+        if self._ended or self.distributions or self.open:
             return self._ended
         return any(map(uses_budget, study.get_trials(deepcopy=False)))
 
@@ -82,7 +90,7 @@ class TrialSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """What the trial's sampler samples together, without what is chosen."""
         space = self._of_trial[trial.number].infer_relative_search_space(study, trial)
-        return {name: space[name] for name in space if name in self.distributions}
+        return {name: space[name] for name in space if self.open or name in self.distributions}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -115,17 +123,26 @@ class TrialSampler(BaseSampler):
 
 
 def make_sampler(
-    name: Sampler | BaseSampler, distributions: Distributions, seed: int
+    name: Sampler | BaseSampler,
+    distributions: Distributions,
+    seed: int,
+    *,
+    open: bool = False,  # noqa: A002
 ) -> TrialSampler:
     """The sampler of that name, or one of Optuna's as it is.
 
     Raises
     ------
     ParameterError
-        If a grid would have too many points.
+        If a grid would have too many points, or there is no space to lay it out in.
     """
     if isinstance(name, BaseSampler):
-        return TrialSampler(lambda _: name, distributions)
+        return TrialSampler(lambda _: name, distributions, open)
+    if open and name in ("grid", "qmc"):
+        raise ParameterError(
+            f"sampler={name!r} needs a space of ranges and choices, not a function of a trial: "
+            "take 'tpe' or 'random'"
+        )
     if name == "grid":
         return _GridSampler(distributions, seed)
     if name == "qmc":
@@ -136,7 +153,7 @@ def make_sampler(
     def make(number: int) -> BaseSampler:
         return kind(seed=int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
 
-    return TrialSampler(make, distributions)
+    return TrialSampler(make, distributions, open)
 
 
 class _Qmc(QMCSampler):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +16,10 @@ from rankplug.solver import Data, Solver
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution, FloatDistribution
+    from optuna.trial import Trial
+
+Define: TypeAlias = "Callable[[Trial], Mapping[str, Any] | None]"
+"""From one of Optuna's trials to the solver's parameters in it."""
 
 PathOption: TypeAlias = bool | int | Sequence[float]
 """The argument `path` of `rankplug.tune`."""
@@ -34,14 +39,17 @@ class Space:
         The searched parameters.
     fixed : dict
         Parameters with one value for all trials.
+    define : callable or None
+        Asks each trial for its parameters, instead of `distributions`.
     """
 
     distributions: Mapping[str, BaseDistribution]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    define: Callable[[Trial], dict[str, Any]] | None = None
 
 
 def read_space(
-    solver: Solver, overrides: Mapping[str, Any] | None = None, data: Data | None = None
+    solver: Solver, overrides: Mapping[str, Any] | Define | None = None, data: Data | None = None
 ) -> Space:
     """The solver's search space with some parameters replaced.
 
@@ -49,11 +57,14 @@ def read_space(
     ----------
     solver : Solver
         Its own parameters hold wherever nothing is searched.
-    overrides : mapping, optional
+    overrides : mapping or callable, optional
         By parameter: ``{"low": 1e-6, "high": 10, "log": True}`` (also ``step``; what is left
         out is taken from the solver's own range), ``["a", "b"]`` or ``{"choices": ["a", "b"]}``,
         any other value to hold it, or an Optuna distribution. A parameter that a library names is
-        ``params__NAME``, as in ``{"params__max_delta_step": {"low": 0.0, "high": 1.0}}``.
+        ``params__NAME``, as in ``{"params__max_delta_step": {"low": 0.0, "high": 1.0}}``. Or a
+        function that gets each of Optuna's trials, asks it by ``trial.suggest_float`` and the
+        like, one value depending on another, and returns the solver's parameters in this trial
+        (nothing: those that were suggested); the solver's own space is then left aside.
     data : RankingData or LabelRankingData, optional
         For ranges that depend on their scale.
 
@@ -65,8 +76,14 @@ def read_space(
     """
     from optuna.distributions import BaseDistribution
 
+    if callable(overrides):
+        defined = _Defined(solver, overrides)
+        defined.rehearse()
+        return Space({}, define=defined)
     if not isinstance(overrides, Mapping | None):
-        raise ParameterError(f"space must be a mapping of parameters, not {overrides!r}")
+        raise ParameterError(
+            f"space must be a mapping of parameters, or a function of a trial, not {overrides!r}"
+        )
     distributions = solver.tuning_space(data)
     fixed: dict[str, Any] = {}
     wrong: list[str] = []
@@ -89,6 +106,55 @@ def read_space(
             "for at least one parameter"
         )
     return Space(distributions, fixed)
+
+
+@dataclass(frozen=True)
+class _Defined:
+    """A caller's function of a trial, whose answer is checked."""
+
+    solver: Solver
+    function: Define
+
+    def __call__(self, trial: Trial) -> dict[str, Any]:
+        """The solver's parameters in a trial."""
+        where = f"search space of {self.solver.name}"
+        answer = self.function(trial)
+        params = dict(trial.params) if answer is None else answer
+        if not isinstance(params, Mapping):
+            raise ParameterError(f"{where}: the function must return a mapping, not {answer!r}")
+        known = self.solver.get_params(deep=False)
+        wrong = [
+            f"no parameter {name!r}{nearest(str(name), known)}"
+            for name in params
+            if name not in known and self.solver.split_open(str(name))[0] is None
+        ]
+        wrong += [f"{name}={value!r} cannot be stored" for name, value in _unstorable(params)]
+        if wrong:
+            raise ParameterError(f"{where}: " + "; ".join(wrong))
+        return dict(params)
+
+    def rehearse(self) -> None:
+        """Call it once, with a trial of no study, so that mistakes show before there is one."""
+        import optuna
+
+        verbosity = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            sampler = optuna.samplers.RandomSampler(seed=0)
+            self(optuna.create_study(sampler=sampler).ask())
+        finally:
+            optuna.logging.set_verbosity(verbosity)
+
+
+def _unstorable(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Values that a study cannot keep, or would give back as something else."""
+    for name, value in params.items():
+        try:
+            same = json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            yield name, value
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from rankplug.tuning.evaluation import Evaluation, Stopped, Trainer, TuningTask
 from rankplug.tuning.records import (
     DETAILS,
     ERROR,
+    PARAMS,
     WORKER,
     Pruner,
     Sampler,
@@ -50,6 +51,7 @@ from rankplug.tuning.records import (
     TrialRecord,
     TuneObserver,
     TuneResult,
+    params_of,
     to_record,
     uses_budget,
 )
@@ -93,6 +95,8 @@ class Study:
     ----------
     distributions : mapping
         The search space, as a new study begins with it.
+    define : callable or None
+        The search space as a function of a trial, instead of `distributions`.
     setup : mapping
         What a resumed study has to agree in.
     refit : callable or None
@@ -104,6 +108,7 @@ class Study:
     solver: Solver
     task: TuningTask
     distributions: Mapping[str, BaseDistribution]
+    define: Callable[[Trial], dict[str, Any]] | None
     path: PathOption
     sampler: Sampler | BaseSampler
     pruner: Pruner | BasePruner | None
@@ -114,6 +119,7 @@ class Study:
     refit: Callable[[Solver], SolverResult] | None
     observer: TuneObserver
     trainer: Trainer
+    callbacks: Sequence[Callable[[optuna.Study, FrozenTrial], None]] = ()
     started: float = field(default_factory=time.monotonic)
 
     def run(
@@ -161,15 +167,18 @@ class Study:
     def _plan(
         self, distributions: Mapping[str, BaseDistribution]
     ) -> tuple[CPath | None, TrialSampler]:
+        if self.define is not None and self.path is not False:
+            raise ParameterError("path needs a space of ranges, not a function of a trial")
         path = plan_path(self.path, self.solver, distributions)
         sampled = {name: one for name, one in distributions.items() if not (path and name == "C")}
-        return path, make_sampler(self.sampler, sampled, self.task.seed)
+        is_open = self.define is not None
+        return path, make_sampler(self.sampler, sampled, self.task.seed, open=is_open)
 
     def _open(self, place: Place, name: str, *, resume: bool) -> optuna.Study:
         metric = self.task.metric
         better = StudyDirection.MAXIMIZE if metric.greater_is_better else StudyDirection.MINIMIZE
         try:
-            return optuna.create_study(
+            study = optuna.create_study(
                 storage=place.storage,
                 study_name=name,
                 directions=[better, *(StudyDirection.MINIMIZE for _ in self.task.costs)],
@@ -181,6 +190,9 @@ class Study:
                 f"the study {name!r} exists in {place.name}: go on with it by resume=True, or "
                 "give another study_name or storage"
             ) from None
+        if study.metric_names is None:  # what dashboards write at the axes
+            study.set_metric_names([str(metric), *self.task.costs])
+        return study
 
     def _info(self, study: optuna.Study) -> StudyInfo:
         return StudyInfo(
@@ -283,7 +295,10 @@ class _Trials:
 
     def _work(self) -> None:
         while (trial := self._ask()) is not None:
-            self.plan.observer.trial_finished(to_record(self._end(trial)))
+            frozen = self._end(trial)
+            self.plan.observer.trial_finished(to_record(frozen))
+            for callback in self.plan.callbacks:
+                callback(self.study, frozen)
 
     def _ask(self) -> Trial | None:
         """A trial to run; None if there is to be none."""
@@ -301,8 +316,19 @@ class _Trials:
                 end_trial(self.study, trial, state=State.FAIL)
                 return None
             trial.set_user_attr(WORKER, self.worker)
-        plan.observer.trial_started(trial.number, dict(trial.params))
+        self._define(trial)
+        plan.observer.trial_started(trial.number, params_of(trial))
         return trial
+
+    def _define(self, trial: Trial) -> None:
+        """Let the caller's function of a trial say its parameters; its mistakes end the study."""
+        if self.plan.define is None:
+            return
+        try:
+            trial.set_user_attr(PARAMS, self.plan.define(trial))
+        except BaseException:
+            end_trial(self.study, trial, state=State.FAIL)
+            raise
 
     def _end(self, trial: Trial) -> FrozenTrial:
         """Run a trial to whatever end."""
@@ -320,7 +346,7 @@ class _Trials:
     def _evaluate(self, trial: Trial, evaluation: Evaluation) -> bool:
         """Train and score on each fold; whether the trial was given up on the way."""
         plan = self.plan
-        solver = clone(plan.solver).set_params(**trial.params)
+        solver = clone(plan.solver).set_params(**params_of(trial))
         Cs = None if self.path is None else self.path.Cs
         n_candidates = len(evaluation.candidates)
         last = len(plan.task.folds) * n_candidates - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
@@ -28,12 +28,14 @@ from rankplug.tuning.records import (
     combine,
     plain,
 )
-from rankplug.tuning.space import PathOption, read_space
+from rankplug.tuning.space import Define, PathOption, read_space
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
+    from optuna.study import Study as OptunaStudy
+    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def tune(
     study_name: str | None = None,
     n_jobs: int = 1,
     seed: int = 0,
-    space: Mapping[str, Any] | None = None,
+    space: Mapping[str, Any] | Define | None = None,
     path: PathOption = False,
     costs: Sequence[Cost] = (),
     scale: ScaleName = "none",
@@ -104,6 +106,7 @@ def tune(
     observer: TuneObserver | Iterable[TuneObserver] = (),
     progress: bool = True,
     trainer: Trainer = train_here,
+    callbacks: Iterable[Callable[[OptunaStudy, FrozenTrial], None]] = (),
 ) -> TuneResult:
     """Search for the parameters with which a solver ranks held-out queries best.
 
@@ -148,8 +151,10 @@ def tune(
     seed : int
         Of the folds, the sampler and the solver. With one job the same seed makes the same
         trials.
-    space : mapping, optional
-        What to search instead of the solver's own space, see `read_space`.
+    space : mapping or callable, optional
+        What to search instead of the solver's own space, see `read_space`: ranges and choices by
+        parameter, or a function of one of Optuna's trials that returns the parameters in it, such
+        as ``lambda trial: {"C": trial.suggest_float("C", 1e-3, 1, log=True)}``.
     path : bool, int or sequence of float
         Solve C for ascending values in one trial, each from the solution of the one before;
         the study gets the best of them as the trial's C. For solvers with warm starts. True: 16
@@ -173,6 +178,9 @@ def tune(
         Show a progress bar if standard error is a terminal.
     trainer : Trainer
         Where trials are trained: in this process, or elsewhere as by `rankplug.dask.tune`.
+    callbacks : sequence of callable
+        Called with Optuna's study and trial after each trial, as by ``Study.optimize``;
+        ``study.stop()`` ends the search.
 
     Raises
     ------
@@ -196,6 +204,9 @@ def tune(
         raise ParameterError(
             f"tune: costs={list(costs)!r} must be different ones of {', '.join(get_args(Cost))}"
         )
+    called = tuple(callbacks)
+    if not all(map(callable, called)):
+        raise ParameterError("tune: callbacks must be functions of a study and a trial")
     if n_trials is None and timeout is None and sampler != "grid":
         raise ParameterError("tune: give n_trials, timeout, or both")
     task_name = getattr(solver, "task", None)
@@ -220,6 +231,7 @@ def tune(
         solver=solver,
         task=task,
         distributions=searched.distributions,
+        define=searched.define,
         path=path,
         sampler=sampler,
         pruner=pruner,
@@ -241,6 +253,7 @@ def tune(
         refit=retrain if refit else None,
         observer=combine(TuneObserver, TuneProgress() if progress else (), observer),
         trainer=trainer,
+        callbacks=called,
     )
     return study.run(storage, study_name, resume=resume)
 
