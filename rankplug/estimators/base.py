@@ -128,7 +128,16 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         float64 ndarray of shape (n_samples,), or (n_samples, n_labels) for `LabelRanker`
         """
         check_is_fitted(self)
-        return self.model_.predict(self._features(X))
+        free = getattr(self.model_, "free_features", None)
+        if free is None or not free():
+            return self.model_.predict(self._features(X))
+        # A pipeline's model, which encodes what is no number.
+        X = tables.collected(X)
+        try:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+        return self.model_.predict(X)
 
     @property
     def coef_(self) -> NDArray[np.float64]:

@@ -202,16 +202,16 @@ class LabelRanker(SolverEstimator):
             If the data are not valid or no row prefers a label.
         """
         check_is_fitted(self)
-        target = self._target(y)
-        data = self._with_target(self._features(X), target)
-        scores = self.model_.predict(data.X)
+        target, scores = self._target(y), self.predict(X)
+        if len(scores) != len(target.relevance):
+            raise DataError(f"X has {len(scores)} rows but Y has {len(target.relevance)}")
         metric = "top1_error" if target.are_classes else "kendall_tau"
-        values = per_instance(data.relevance, scores, metric)[metric]
+        values = per_instance(target.relevance, scores, metric)[metric]
         if metric == "top1_error":
             values = 1.0 - values
-        weights = np.ones(data.n_samples)
+        weights = np.ones(len(scores))
         if sample_weight is not None:
-            weights = real_vector(sample_weight, "sample_weight", data.n_samples)
+            weights = real_vector(sample_weight, "sample_weight", len(scores))
         return mean_of_defined(values, weights, "row prefers a label")
 
     def _data(self, X: Any, Y: Any) -> LabelRankingData:

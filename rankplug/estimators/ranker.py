@@ -132,6 +132,8 @@ class Ranker(SolverEstimator):
                 stacklevel=2,
             )
         self.n_queries_in_ = data.n_queries
+        if data.n_queries > 1:
+            _warn_of_unknown_queries(sets)
         watch = {f"validation_{number}": self._data(*one) for number, one in enumerate(sets)}
         valid = list(watch.values())[-1] if watch else None
         return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
@@ -280,8 +282,17 @@ class Ranker(SolverEstimator):
                 "Otherwise these pass qid on only after "
                 "sklearn.set_config(enable_metadata_routing=True)"
             )
-        data = self._data(X, y, qid, sample_weight=sample_weight)
-        values = ndcg_of_queries(data, self.model_.predict(data.X), graded=data.is_graded)
+        self._require_target(y)
+        X, qid = tables.collected(X), tables.collected(qid)
+        X, column = tables.without_query_column(X, qid is not None, self._names())
+        scores = self.predict(X)
+        # Of the data, only relevance and queries count here.
+        placeholder = np.zeros((len(scores), 1))
+        data = RankingData.from_arrays(
+            placeholder, y, column if qid is None else qid, sample_weight=sample_weight
+        )
+        scores = scores if data.order is None else scores[data.order]
+        values = ndcg_of_queries(data, scores, graded=data.is_graded)
         return mean_of_defined(values, data.weights, NO_RELEVANT_ROW)
 
     def _data(
@@ -294,6 +305,21 @@ class Ranker(SolverEstimator):
         features = self._features(X, reset=reset)
         qid = column if qid is None else qid
         return RankingData.from_arrays(features, y, qid, feature_names=self._names(), **given)
+
+
+def _warn_of_unknown_queries(sets: list[tuple[Any, Any, Any]]) -> None:
+    """Warn of validation sets without queries, where training has some."""
+    unknown = [
+        f"eval_set[{number}]"
+        for number, (X, _, qid) in enumerate(sets)
+        if qid is None and not has_queries(X)
+    ]
+    if unknown:
+        warn_caller(
+            f"neither eval_qid nor a column 'qid' says the queries of {', '.join(unknown)}: all "
+            "its rows are ranked as one query, although training has several; pass eval_qid=...",
+            DataWarning,
+        )
 
 
 def has_queries(X: Any) -> bool:

@@ -1,22 +1,31 @@
 """Rankers that are watched, that go on from yesterday's model, or that are made of a model."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 import rankplug
 from rankplug import LabelRanker, Ranker
-from rankplug.exceptions import DataError, ModelFormatError, ParameterError, UnknownNameError
+from rankplug.exceptions import (
+    DataError,
+    DataWarning,
+    ModelFormatError,
+    ParameterError,
+    UnknownNameError,
+)
 from rankplug.metrics import evaluate
+from rankplug.models.pipelines import pipeline_model
 from rankplug.testing import make_problem
 
 NAMES = ["year", "length", "price", "stars", "age"]
@@ -288,3 +297,32 @@ def test_what_is_no_model(tmp_path):
         Ranker.from_model(Ranker())
     with pytest.raises(ModelFormatError):
         Ranker.from_model(tmp_path)
+
+
+def test_the_model_of_a_pipeline_takes_the_original_table(queries, table, tmp_path):
+    """Encoders and all: what the pipeline took, its loaded model takes as an estimator."""
+    original = table.assign(genre=np.array(["crime", "drama"])[(table["age"] > 0).astype(int)])
+    encode = ColumnTransformer([("genre", OneHotEncoder(), ["genre"])], remainder=StandardScaler())
+    pipeline = make_pipeline(encode, Ranker())
+    pipeline.fit(original, queries.y, ranker__qid=queries.qid)
+    pipeline_model(pipeline, pipeline[-1].model_).save(tmp_path / "model")
+    ranker = Ranker.from_model(tmp_path / "model")
+    np.testing.assert_array_equal(ranker.predict(original), pipeline.predict(original))
+    encoded = encode.transform(original)
+    expected = pipeline[-1].score(encoded, queries.y, qid=queries.qid)
+    assert ranker.score(original, queries.y, qid=queries.qid) == pytest.approx(expected)
+    best = ranker.top_k(original.assign(title="x", user=queries.qid), queries.qid, 1)
+    assert best.columns.tolist() == ["qid", "title", "user", "rank", "score"]
+    assert ranker.rank(original, queries.qid).min() == 1
+    with pytest.raises(DataError, match="feature names should match"):
+        ranker.predict(original.drop(columns="genre"))
+
+
+def test_validation_sets_without_queries_are_asked_about(queries, table):
+    sets = [(table, queries.y), (table.assign(qid=queries.qid), queries.y)]
+    with pytest.warns(DataWarning, match=r"the queries of eval_set\[0\]: all .* pass eval_qid"):
+        Ranker().fit(table, queries.y, qid=queries.qid, eval_set=sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        Ranker().fit(table, queries.y, qid=queries.qid, eval_set=sets[1:])
+        Ranker().fit(table, queries.y, group=[len(table)], eval_set=sets[:1])
