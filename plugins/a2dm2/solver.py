@@ -161,9 +161,11 @@ class _Run:
         last = self.n_iter == solver.max_iter
         if solved or last or self.n_iter % _BOUND_EVERY == 0:
             self._bound(step)
+        # What is returned is the solution, not what was best on the way to it.
+        solution = step.x[: self._split.n_weights].copy() if solved and value < 1.0 else None
         going = self._monitor.report(
             self.n_iter,
-            model=lambda: LinearModel(bracket.w),
+            model=lambda: LinearModel(bracket.w if solution is None else solution),
             objective=value,
             duality_gap=bracket.difference,
             primal_residual=step.primal_residual,
@@ -171,8 +173,8 @@ class _Run:
             rho=rho,
             n_passes=self._split.n_passes,
         )
-        if solved and value < 1.0:  # the solution, not what was best on the way to it
-            bracket.w, bracket.objective = step.x[: self._split.n_weights].copy(), value
+        if solution is not None:
+            bracket.w, bracket.objective = solution, value
         if solved or bracket.difference <= solver.tol * bracket.objective:
             return "converged"
         if not going:

@@ -33,12 +33,15 @@ class Progress:
         into the history.
     evals : mapping of str to mapping of str to float
         The metrics of the data that are watched, ``{"validation_0": {"ndcg@10": 0.93}}``.
+    model : callable or None
+        Makes the model that the solver would return now; None if it does not show its models.
     """
 
     n_iter: int
     seconds: float
     values: Mapping[str, float]
     evals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    model: Callable[[], Model] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         shown = [f"{name} {value:.6g}" for name, value in self.values.items()]
@@ -120,8 +123,9 @@ class Monitor:
         evals = {data: dict(metrics) for data, metrics in (evals or {}).items()}
         for data, metrics in evals.items():
             for name, value in metrics.items():
-                self.evals.setdefault(data, {}).setdefault(name, []).append(value)
-        progress = Progress(n_iter, seconds, values, evals)
+                known = self.evals.setdefault(data, {}).setdefault(name, [])
+                known += [np.nan] * (len(self.history) - 1 - len(known)) + [value]
+        progress = Progress(n_iter, seconds, values, evals, model)
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s: %s", self.name, progress)
         if self._asks_to_stop(progress):

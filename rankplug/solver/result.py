@@ -124,8 +124,8 @@ class SolverResult:
         Whether a signal, or the loop around the solver, asked it to stop.
     evals : mapping of str to mapping of str to tuple of float
         Of the data that were watched, each metric's values: ``evals["validation_0"]["ndcg@10"]``
-        has one for each row of `history`, or only the model's, if the solver does not show its
-        models on the way.
+        has one for each row of `history` (NaN where there was no model yet), or only the model's,
+        if the solver does not show its models on the way.
     """
 
     model: Model

@@ -9,7 +9,7 @@ import rankplug
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import evaluate
 from rankplug.solver import Progress
-from rankplug.testing import make_problem
+from rankplug.testing import PairDirection, make_problem
 
 BOOSTERS = ["xgboost-pairwise", "xgboost-all-pairs", "linear-then-boost", "lightgbm-lambdarank"]
 LINEAR = ["tree-tron", "cutting-plane", "toppush", "a2dm2", "sopopo", "larank"]
@@ -136,6 +136,30 @@ def test_the_log_has_a_line_an_iteration(data, others, caplog):
         caplog.clear()
         rankplug.path(solver, data, [0.1, 1.0])
     assert len(caplog.records) > 2
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.filterwarnings("ignore:.*(ranks nothing|before reaching)")
+def test_a_callback_may_ask_for_the_model_of_the_moment(name, data):
+    scores = []
+    solver = rankplug.make_solver(name)
+    result = solver.solve(
+        data, random_state=0, callback=lambda p: scores.append(p.model().predict(data.X))
+    )
+    assert len(scores) == len(result.history)
+    np.testing.assert_allclose(scores[-1], result.model.predict(data.X), rtol=1e-6, atol=1e-9)
+
+
+def test_rows_without_a_model_have_no_value(data):
+    class Late(PairDirection):
+        def _solve(self, data, init, monitor, rng):
+            monitor.report(0, looked_at=1.0)
+            result = super()._solve(data, init, monitor, rng)
+            monitor.report(2, model=lambda: result.model)
+            return result
+
+    values = Late().solve(data, watch={"x": data}).evals["x"]["ndcg@10"]
+    assert np.isnan(values).tolist() == [True, True, False]
 
 
 def test_progress_reads_as_a_line():
