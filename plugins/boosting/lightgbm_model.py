@@ -69,6 +69,12 @@ class LightGBMModel(TreeModel):
         counts = re.findall(r"^num_leaves=(\d+)$", self._text, flags=re.MULTILINE)
         return np.array(counts, dtype=np.int64)
 
+    @property
+    def leaf_values(self) -> NDArray[np.float64]:
+        """What each leaf adds to the score, of shape (sum of `leaf_counts`,)."""
+        lines = re.findall(r"^leaf_value=(.+)$", self._text, flags=re.MULTILINE)
+        return np.array(" ".join(lines).split(), dtype=np.float64)
+
     def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
         """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
         rows: Any = sparse.csr_matrix(X) if sparse.issparse(X) else X

@@ -109,6 +109,13 @@ class XGBoostModel(TreeModel):
         """Number of leaves of each tree, of shape (n_trees,)."""
         return np.array([leaf.sum() for leaf in self._is_leaf], dtype=np.int64)
 
+    @property
+    def leaf_values(self) -> NDArray[np.float64]:
+        """What each leaf adds to the score, of shape (sum of `leaf_counts`,)."""
+        content = json.loads(self.booster.save_raw("json"))
+        values = zip(_trees(content), self._is_leaf, strict=True)
+        return np.concatenate([np.array(t["split_conditions"])[leaf] for t, leaf in values])
+
     def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
         """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
         nodes = self._predict_in_detail(X, pred_leaf=True).astype(np.int64)

@@ -110,7 +110,7 @@ class Mapped(Solver):
     Parameters
     ----------
     map : str, FeatureMap or mapping, default="leaves + identity"
-        What `rankplug.make_map` takes. Of several maps each counts as much as the others.
+        What `rankplug.make_map` takes.
     solver : str, Solver or mapping, default="tree-tron"
         The solver, its name, or ``{name: parameters}``.
     C : float, optional

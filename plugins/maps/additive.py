@@ -14,10 +14,13 @@ from scipy import sparse
 from rankplug.data import Block, Matrix, PreferenceData, to_dense
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.maps import FeatureMap, FittedMap
-from rankplug.parameters import Integer
+from rankplug.parameters import Integer, Positive
 from rankplug.system.files import load_arrays, load_numbers
 
 _FILE = "map.npz"
+_BESIDE_LEAVES = 0.3
+"""Of additive parts beside leaves: over the validation sets of seven public and synthetic sets the
+mean NDCG@10 with identity is .632 with this weight, .627 with 1 and .630 without it."""
 _FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
 _SAMPLE = 200_000  # rows that quantiles are taken from: more change no knot visibly
 
@@ -92,6 +95,8 @@ class IdentityMap(FeatureMap):
     name = "identity"
     fitted = FittedIdentity
     summary = "the features, each to standard deviation 1"
+
+    weight: Positive = _BESIDE_LEAVES
 
     def takes_missing_values(self) -> bool:
         """They count as the mean."""
@@ -216,6 +221,7 @@ class SplinesMap(FeatureMap):
     summary = "piecewise linear functions of each feature, so that the model is additive"
 
     n_knots: Annotated[int, Integer(2, 1001)] = 17
+    weight: Positive = _BESIDE_LEAVES
 
     def takes_missing_values(self) -> bool:
         """All ramps of a missing value are 1/2."""

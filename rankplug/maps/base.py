@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import Block, Matrix, PreferenceData, Task, as_matrix
 from rankplug.exceptions import DataError
-from rankplug.parameters import Declared
+from rankplug.parameters import Declared, Positive
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -106,6 +106,8 @@ class FeatureMap(Declared, ABC):
     tasks : tuple of "query-document" and "label-ranking"
     requires : tuple of str
         Modules it needs beyond rankplug's own dependencies.
+    weight : float, default=1.0
+        Length of the rows of its columns beside those of other maps.
     """
 
     name: ClassVar[str]
@@ -113,6 +115,8 @@ class FeatureMap(Declared, ABC):
     summary: ClassVar[str]
     tasks: ClassVar[tuple[Task, ...]] = ("query-document", "label-ranking")
     requires: ClassVar[tuple[str, ...]] = ()
+
+    weight: Positive = 1.0
 
     def takes_missing_values(self) -> bool:
         """Whether features may be missing (NaN) with these parameters."""

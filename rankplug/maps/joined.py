@@ -1,4 +1,4 @@
-"""Maps side by side, such as ``leaves + identity``: each counts as much as the others."""
+"""Maps side by side, such as ``leaves + identity``, in the proportions of their weights."""
 
 from __future__ import annotations
 
@@ -107,8 +107,9 @@ class FittedJoin(FittedMap):
 class JoinedMap(FeatureMap):
     """Several maps side by side.
 
-    Each block of columns is divided by the root mean square norm of its training rows: a row of
-    each has length 1 on average, so that the regulariser treats the blocks alike.
+    Each block of columns is scaled so that its training rows have the length that is the `weight`
+    of its map (the root mean square of their norms): the regulariser sees the blocks in these
+    proportions, whatever their numbers of columns. An only map has rows of length 1.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ class JoinedMap(FeatureMap):
 
     name = "joined"
     fitted = FittedJoin
-    summary = "the columns of several maps, each scaled to rows of length 1"
+    summary = "the columns of several maps"
 
     def __init__(self, maps: Sequence[FeatureMap]) -> None:
         self.maps = maps
@@ -172,7 +173,9 @@ class JoinedMap(FeatureMap):
         fitted = [
             one.fit(data, valid=valid, random_state=rng, time_limit=time_limit) for one in self.maps
         ]
-        return FittedJoin(fitted, [1.0 / _row_length(one._transform(data.X)) for one in fitted])
+        lengths = [_row_length(one._transform(data.X)) for one in fitted]
+        weights = [one.weight for one in self.maps] if len(self.maps) > 1 else [1.0]
+        return FittedJoin(fitted, [w / length for w, length in zip(weights, lengths, strict=True)])
 
 
 def _row_length(block: Block) -> float:

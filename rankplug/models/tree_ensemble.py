@@ -171,6 +171,12 @@ class TreeEnsemble(TreeModel):
         counts: NDArray[np.int64] = np.add.reduceat(~self._inner, self._roots, dtype=np.int64)
         return counts
 
+    @property
+    def leaf_values(self) -> NDArray[np.float64]:
+        """What each leaf adds to the score, of shape (sum of `leaf_counts`,)."""
+        scale = self.scale / (len(self._roots) if self.average else 1)
+        return scale * self.trees.value[~self._inner]
+
     def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
         """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
         starts = np.cumsum(self.leaf_counts) - self.leaf_counts

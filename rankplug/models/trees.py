@@ -23,6 +23,11 @@ class TreeModel(Model):
     def leaf_counts(self) -> NDArray[np.int64]:
         """Number of leaves of each tree, of shape (n_trees,)."""
 
+    @property
+    @abstractmethod
+    def leaf_values(self) -> NDArray[np.float64]:
+        """What each leaf adds to the score, of shape (sum of `leaf_counts`,)."""
+
     @abstractmethod
     def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
         """The leaf of each row in each tree, of shape (n_samples, n_trees)."""

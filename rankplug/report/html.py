@@ -11,6 +11,7 @@ from rankplug.report import tables
 from rankplug.report.plots.canvas import Canvas, Plot
 from rankplug.report.plots.convergence import convergence
 from rankplug.report.plots.curves import curves
+from rankplug.report.plots.maps import refits, shapes
 from rankplug.report.plots.tradeoffs import differences, learning, tradeoffs, tuning
 from rankplug.report.plots.weights import weights
 from rankplug.report.report import Report
@@ -32,6 +33,14 @@ _ABOUT_WEIGHTS = (
     "Linear models: weight times standard deviation of the feature in the test set, blue and + if "
     "more of the feature raises the score, orange and − if it lowers it. Others: importance as "  # noqa: RUF001
     "the model defines it, without a direction. All panels show the same features."
+)
+_ABOUT_SHAPES = (
+    "Additive models: what a feature adds to the score at each of its values, with mean 0 over the "
+    "test set, whose distribution stands beneath."
+)
+_ABOUT_REFITS = (
+    "Models of leaves: the values of the trees as they were trained, in the colour of the text, "
+    "and the weights that all leaves together were given for the ranking."
 )
 
 
@@ -71,6 +80,8 @@ def to_html(report: Report) -> str:
         _Section("Convergence", None, convergence(report, canvas), _ABOUT_CONVERGENCE),
         _Section("Tuning", tables.tuning(report), tuning(report, canvas)),
         _Section("Features", None, weights(report, canvas), _ABOUT_WEIGHTS, legend=False),
+        _Section("Shapes", None, shapes(report, canvas), _ABOUT_SHAPES, legend=False),
+        _Section("Trees, refitted", None, refits(report, canvas), _ABOUT_REFITS, legend=False),
     ]
     return _template().render(
         report=report,

@@ -121,14 +121,16 @@ def test_kernel_maps_approach_the_kernel():
         assert np.abs(columns @ columns.T - kernel).max() < tolerance, name
 
 
-def test_joined_blocks_have_rows_of_length_one():
+def test_joined_blocks_have_rows_of_the_length_of_their_weight():
     train = data()
-    joined = make_map({"leaves": {"n_estimators": 6}, "identity": {}, "splines": {}}).fit(train)
+    joined = make_map(
+        {"leaves": {"n_estimators": 6}, "identity": {}, "splines": {"weight": 2.0}}
+    ).fit(train)
     columns = joined.transform(train.X)
     starts = columns.starts
     dense = columns.toarray()
-    for b, e in pairwise(starts):
-        assert np.square(dense[:, b:e]).sum(axis=1).mean() == pytest.approx(1.0)
+    for (b, e), weight in zip(pairwise(starts), (1.0, 0.3, 2.0), strict=True):
+        assert np.square(dense[:, b:e]).sum(axis=1).mean() == pytest.approx(weight**2)
 
 
 def test_trees_that_were_trained_before():

@@ -25,6 +25,8 @@ def test_scores_are_sums_of_leaf_values(data, name):
     assert leaves.shape == (200, 7)
     assert (leaves >= 0).all()
     assert (leaves < counts).all()
+    own = model.leaf_values[leaves + (np.cumsum(counts) - counts)].sum(axis=1)
+    np.testing.assert_allclose(np.diff(model.predict(data.X) - own), 0.0, atol=1e-6)
     values = np.random.default_rng(1).normal(size=counts.sum())
     expected = values[leaves + (np.cumsum(counts) - counts)].sum(axis=1)
     other = model.with_leaf_values(values)

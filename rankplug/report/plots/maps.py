@@ -1,0 +1,144 @@
+"""Plots of models of mapped features: shapes of additive ones, trees before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.data import to_dense
+from rankplug.maps import MappedModel
+from rankplug.models import LinearModel, TreeModel
+from rankplug.report.plots.canvas import INK, Canvas, Plot, shorten
+from rankplug.report.report import Report
+
+_MOST_SHAPES = 8  # of a model: those of the features that move its scores most
+_MOST_ROWS = 20_000  # of the test set: more change no picture
+_MOST_LEAVES = 3_000  # marks in a picture
+_BINS = 40
+
+
+def shapes(report: Report, canvas: Canvas) -> list[Plot]:
+    """For each additive model the functions of its strongest features, above their distribution."""
+    X = _test_rows(report)
+    found: list[Plot] = []
+    for name, model in _mapped(report):
+        of_column = model.map.column_features()
+        if X is None or of_column is None or not isinstance(model.model, LinearModel):
+            continue
+        names = model.feature_names or [f"column {j}" for j in range(model.n_features)]
+        spread = [_shape(model, X, of_column, j, X[:, j]).std() for j in range(model.n_features)]
+        for j in np.argsort(spread)[::-1][:_MOST_SHAPES]:
+            if spread[j] > 0:
+                title = f"{name}: {shorten(names[j])}"
+                found.append(_draw_shape(title, model, X, of_column, int(j), canvas))
+    return found
+
+
+def refits(report: Report, canvas: Canvas) -> list[Plot]:
+    """For each model of leaves: how much each tree moves the scores, and its leaves' values."""
+    X = _test_rows(report)
+    found: list[Plot] = []
+    for name, model in _mapped(report):
+        start = 0
+        for part, factor in zip(model.map.parts, model.map.factors, strict=True):
+            trees, columns = getattr(part, "trees", None), slice(start, start + part.n_columns)
+            start += part.n_columns
+            if X is None or not isinstance(trees, TreeModel) or not trees.leaf_values.any():
+                continue
+            if isinstance(model.model, LinearModel):
+                after = factor * model.model.coef[columns]
+                found += _draw_refit(name, trees, after, X, canvas)
+    return found
+
+
+def _mapped(report: Report) -> Iterator[tuple[str, MappedModel]]:
+    for outcome in report.competitors:
+        model = None if outcome.result is None else outcome.result.model
+        if isinstance(model, MappedModel):
+            yield outcome.name, model
+
+
+def _test_rows(report: Report) -> NDArray[np.float64] | None:
+    """Some rows of the test set, as the models take them."""
+    if report.test is None or report.test.scaling is not None:
+        return None
+    X = report.test.X
+    some = X[:: X.shape[0] // _MOST_ROWS + 1]
+    return to_dense(some).astype(np.float64, copy=False)
+
+
+def _shape(
+    model: MappedModel,
+    X: NDArray[np.float64],
+    of_column: NDArray[np.int64],
+    feature: int,
+    values: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What the feature adds to the score at some of its values."""
+    rows = np.repeat(X[:1], len(values), axis=0)
+    rows[:, feature] = values
+    assert isinstance(model.model, LinearModel)
+    weights = np.where(of_column == feature, model.model.coef, 0.0)
+    added: NDArray[np.float64] = model.map.transform(rows) @ weights
+    return added
+
+
+def _draw_shape(
+    title: str,
+    model: MappedModel,
+    X: NDArray[np.float64],
+    of_column: NDArray[np.int64],
+    feature: int,
+    canvas: Canvas,
+) -> Plot:
+    known = X[:, feature][~np.isnan(X[:, feature])]
+    grid = np.unique(np.quantile(known, np.linspace(0.0, 1.0, 200)))
+    added = _shape(model, X, of_column, feature, grid)
+    added -= _shape(model, X, of_column, feature, known).mean()
+    with canvas.axes(2.2) as axes:
+        axes.plot(grid, added, color=canvas.styles[title.rpartition(":")[0]].color)
+        axes.axhline(0.0, color=INK, linewidth=0.8)
+        low, high = axes.get_ylim()
+        height, edges = np.histogram(known, bins=_BINS)
+        # The distribution stands on the lower edge, a quarter as high as the picture.
+        bars = 0.25 * (high - low) * height / height.max()
+        axes.bar(edges[:-1], bars, np.diff(edges), low, align="edge", color=INK, alpha=0.25)
+        axes.set_ylim(low, high)
+        axes.set_ylabel("added to the score")
+        svg = canvas.svg(axes, f"Shape of {title}")
+    return Plot(title, svg)
+
+
+def _draw_refit(
+    name: str, trees: TreeModel, after: NDArray[np.float64], X: NDArray[np.float64], canvas: Canvas
+) -> list[Plot]:
+    counts = trees.leaf_counts
+    starts = np.cumsum(counts) - counts
+    leaves = trees.find_leaves(X) + starts
+    before = trees.leaf_values
+    # Both to the same spread of scores: only the shares of the trees are compared.
+    spreads = [np.std(values[leaves], axis=0) for values in (before, after)]
+    scales = [np.std(values[leaves].sum(axis=1)) or 1.0 for values in (before, after)]
+    style = canvas.styles[name]
+    with canvas.axes(2.2) as axes:
+        axes.plot(spreads[0] / scales[0], color=INK, linewidth=1.0, label="before")
+        axes.plot(spreads[1] / scales[1], color=style.color, linewidth=1.0, label="after")
+        axes.set_xlabel("tree, in the order of training")
+        axes.set_ylabel("share")
+        axes.set_ylim(0.0)
+        axes.legend(frameon=False)
+        of_trees = canvas.svg(axes, f"Trees of {name} before and after")
+    some = np.unique(np.linspace(0, len(before) - 1, _MOST_LEAVES).astype(int))
+    with canvas.axes(2.6) as axes:
+        style_of = {"color": style.color, "s": 5, "alpha": 0.4, "linewidths": 0}
+        axes.scatter(before[some] / scales[0], after[some] / scales[1], **style_of)
+        axes.axline((0.0, 0.0), slope=1.0, color=INK, linewidth=0.8)
+        axes.set_xlabel("value before")
+        axes.set_ylabel("value after")
+        of_leaves = canvas.svg(axes, f"Leaves of {name} before and after")
+    return [
+        Plot(f"{name}: trees", of_trees, "Deviation of a tree's values, by that of the scores."),
+        Plot(f"{name}: leaves", of_leaves, "Values of leaves, by the deviation of the scores."),
+    ]
