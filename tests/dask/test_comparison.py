@@ -185,6 +185,20 @@ def test_data_that_do_not_fit(client, train):
         rankplug.dask.compare(["tree-tron"], train, other)
 
 
+def test_parameters_of_xgboost_go_to_the_cluster(client, train):
+    names = [f"params__{name}" for name in ("max_delta_step", "interaction_constraints")]
+    plain = rankplug.make_solver("xgboost-pairwise", n_estimators=4, zeros="value")
+    given = rankplug.make_solver(
+        "xgboost-pairwise", n_estimators=4, zeros="value",
+        **dict(zip(names, (0.01, [[0]]), strict=True)),
+    )  # fmt: skip
+    X = SPLITS.test.X
+    scores = [solver.solve(train).model.predict(X) for solver in (plain, given)]
+    assert np.abs(scores[1]).max() < np.abs(scores[0]).max() / 2
+    with pytest.raises(ParameterError, match="'hist'"):
+        rankplug.make_solver("xgboost-pairwise", params={"tree_method": "exact"}).solve(train)
+
+
 def test_what_xgboost_cannot_do_on_a_cluster(client, train):
     stopping = rankplug.make_solver("xgboost-pairwise", early_stopping_rounds=3)
     with pytest.raises(ParameterError, match="cannot be used on a cluster"):

@@ -13,7 +13,8 @@ import pytrec_eval
 
 import rankplug
 from rankplug.exceptions import ParameterError, UnknownNameError
-from rankplug.metrics import METRICS, evaluate, parse_metric, per_query
+from rankplug.metrics import METRICS, SummarySettings, evaluate, get_scorer, parse_metric, per_query
+from rankplug.recipe import load_recipe
 
 SPELLINGS = {
     "ndcg@10": ["nDCG@10", "NDCG@10", "ndcg_at_10", "NDCG_at_10", "ndcg_10", "ndcg_burges@10"],
@@ -82,7 +83,7 @@ def test_the_gain_is_said_beside_the_name():
     assert parse_metric("RR@10").title == "mrr@10"
 
 
-def test_every_way_in_takes_them():
+def test_every_way_in_takes_them(tmp_path):
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(60, 2)), rng.integers(0, 3, 60), np.repeat(np.arange(12), 5)
     data = rankplug.RankingData.from_arrays(X, y, qid)
@@ -92,6 +93,16 @@ def test_every_way_in_takes_them():
         "xgboost-ndcg", n_estimators=20, early_stopping_rounds=2, eval_metric="MAP@5"
     )
     assert "valid_map_at_5" in trees.solve(data, valid=data).history[-1]
+    assert SummarySettings.of({"metrics": ["RR", "nDCG@3"]}).metrics == ("mrr", "ndcg@3")
+    assert get_scorer("AP@5").metric == parse_metric("map@5")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "data: {dataset: wine}\nsolvers: [tree-tron]\nmetrics: [nDCG@3, recip_rank]\n"
+        "tune: {n_trials: 1, metric: AP}\n"
+    )
+    loaded = load_recipe(recipe)
+    assert loaded.metrics == ("ndcg@3", "mrr")
+    assert loaded.tune.metric == "map"
     assert evaluate(y, X[:, 0], qid, "nDCG@3") == {
         "nDCG@3": evaluate(y, X[:, 0], qid, "ndcg@3")["ndcg@3"]
     }

@@ -17,6 +17,7 @@ from rankplug.report import (
     tables,
     text_table,
     to_csv,
+    to_html,
     to_markdown,
     to_per_query_csv,
     to_text,
@@ -236,6 +237,13 @@ def test_text_is_aligned_and_marks_winners_and_failures():
     assert "0.4000 " in lines[2]
     assert lines[2].index("0.4000") == lines[3].index("0.6000")
     assert lines[5:] == ["* best on the test set", "ndcg@10: gain 2^y-1", "broken: no convergence"]
+
+
+def test_every_form_says_which_gain_an_ndcg_has():
+    one = report(outcome("a", 0.5, 0.5))
+    assert "ndcg@10: gain 2^y-1" in to_text(one)
+    assert "gain 2^y-1" in to_markdown(one)
+    assert "gain 2^y-1" in to_html(one)
 
 
 def test_a_table_without_rows_is_its_header():
