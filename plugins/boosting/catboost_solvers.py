@@ -174,7 +174,7 @@ class CatBoost(BoostedTrees):
                     use_best_model=False,
                 )
             except Exception as error:
-                raise (progress.failure or measure.failure or error) from None
+                raise (progress.failure or measure.failure or _explained(error)) from None
         failure = progress.failure or measure.failure
         if failure is not None:
             raise failure
@@ -212,6 +212,16 @@ class CatBoost(BoostedTrees):
             group_weight=data.row_weight,
             baseline=None if init is None else init.predict(data.X),
         )
+
+
+def _explained(error: Exception) -> Exception:
+    """The error, with what to do where CatBoost does not say it."""
+    if "All features are either constant" not in str(error):
+        return error
+    return DataError(
+        "CatBoost finds no feature that varies, so there is nothing to learn: scale the features, "
+        "or add others"
+    )
 
 
 def _writable(array: NDArray[Any]) -> NDArray[Any]:
