@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,7 +156,18 @@ def _preferences_of_classes(classes: NDArray[Any], known: NDArray[Any] | None) -
 # ------------------------------------------------------------------- orders of names
 
 
-def _read_orders(Y: Any, orders: bool | None) -> list[Places] | None:
+class _Orders(NamedTuple):
+    """The different orders that occur, and which of them each row has."""
+
+    distinct: list[Places]
+    of_row: NDArray[np.int64]
+
+    def first_row(self, number: int) -> int:
+        """The first row that has the order of that number."""
+        return int(np.flatnonzero(self.of_row == number)[0])
+
+
+def _read_orders(Y: Any, orders: bool | None) -> _Orders | None:
     """The order of each row; None if `Y` holds none."""
     if orders is False:
         return None
@@ -166,13 +177,23 @@ def _read_orders(Y: Any, orders: bool | None) -> list[Places] | None:
         return None
     if not isinstance(rows, list):
         return _read_texts(rows.tolist(), orders)
-    named = [[name for name in row if _is_given(name)] for row in rows]
-    every = [name for row in named for name in row]
+    found, of_row = _number_distinct(tuple(filter(_is_given, row)) for row in rows)
+    every = [name for names in found for name in names]
     if not orders and not (every and all(isinstance(name, str) for name in every)):
         return None
     if not orders and all(map(_is_numeric, every)):  # relevance that was read as text
         return None
-    return [[[name] for name in row] for row in named]
+    return _Orders([[[name] for name in names] for names in found], of_row)
+
+
+def _number_distinct(values: Iterable[Hashable]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The different values in order of appearance, and the number of each value among them."""
+    numbered: dict[Any, int] = {}
+    try:
+        of_each = [numbered.setdefault(value, len(numbered)) for value in values]
+    except TypeError:
+        raise DataError("the names in Y must be texts or numbers, not lists or tables") from None
+    return list(numbered), np.array(of_each, dtype=np.int64)
 
 
 def _rows_of_objects(Y: Any, *, any_kind: bool) -> list[list[Any]] | NDArray[Any] | None:
@@ -207,36 +228,39 @@ def _rows_of_lists(Y: Sequence[Any], *, any_kind: bool) -> list[list[Any]] | NDA
     return _objects(row[0] for row in rows) if all(len(row) == 1 for row in rows) else rows
 
 
-def _read_texts(texts: list[Any], orders: bool | None) -> list[Places] | None:
+def _read_texts(texts: list[Any], orders: bool | None) -> _Orders | None:
     """The orders of texts such as ``a>b=c``; None if they are classes."""
-    read = [_split(text) if isinstance(text, str) else None for text in texts]
+    # What is neither a text nor missing is a value of its own.
+    keys = (
+        text if isinstance(text, str) else None if tables.is_missing(text) else (row,)
+        for row, text in enumerate(texts)
+    )
+    found, of_row = _number_distinct(keys)
+    read = [[] if key is None else _split(key) if isinstance(key, str) else None for key in found]
     if orders is None:
-        regular = [places for places in read if places is not None and len(places) > 1]
+        regular = [number for number, places in enumerate(read) if places and len(places) > 1]
+        names = {name for number in regular for tied in read[number] or () for name in tied}
         if not regular:
             return None
-        names = {name for places in regular for names in places for name in names}
-        fits = [
-            tables.is_missing(text)
-            or (places is not None and all(name in names for tied in places for name in tied))
-            for text, places in zip(texts, read, strict=True)
-        ]
-        if not all(fits):
-            example = next(
-                text for text, places in zip(texts, read, strict=True) if places in regular
-            )
+        if not all(
+            places is not None and all(name in names for tied in places for name in tied)
+            for places in read
+        ):
             warn_caller(
-                f"{len(regular)} of {len(texts)} classes of Y look like orders, such as "
-                f"{example!r}: pass orders=True if they are, else orders=False",
+                f"{np.isin(of_row, regular).sum()} of {len(texts)} classes of Y look like orders, "
+                f"such as {found[regular[0]]!r}: pass orders=True if they are, else orders=False",
                 DataWarning,
             )
             return None
-    for row, (text, places) in enumerate(zip(texts, read, strict=True)):
-        if places is None and not tables.is_missing(text):
+    result = _Orders([places or [] for places in read], of_row)
+    for number, places in enumerate(read):
+        if places is None:
+            row = result.first_row(number)
             raise DataError(
-                f"Y, row {row}: {text!r} is no order: write the names from the best on, as in "
-                "'a>b=c>d'"
+                f"Y, row {row}: {texts[row]!r} is no order: write the names from the best on, as "
+                "in 'a>b=c>d'"
             )
-    return [places or [] for places in read]
+    return result
 
 
 def _split(text: str) -> Places | None:
@@ -260,27 +284,28 @@ def _is_numeric(text: str) -> bool:
     return True
 
 
-def _preferences_of_orders(orders: list[Places], known: NDArray[Any] | None) -> Preferences:
-    names = _tidy_names([name for _, _, name in _named(orders)])
+def _preferences_of_orders(orders: _Orders, known: NDArray[Any] | None) -> Preferences:
+    names = _tidy_names([name for _, _, name in _named(orders.distinct)])
     labels = np.unique(names) if known is None else known
     position = {label: j for j, label in enumerate(labels.tolist())}
     unknown = sorted({repr(name) for name in names.tolist() if name not in position})
     if unknown:
         raise DataError(f"Y has labels that training had not: {', '.join(unknown)}")
-    relevance = np.full((len(orders), len(labels)), np.nan)
-    for (row, place, _), name in zip(_named(orders), names.tolist(), strict=True):
-        if not np.isnan(relevance[row, position[name]]):
+    relevance = np.full((len(orders.distinct), len(labels)), np.nan)
+    for (number, place, _), name in zip(_named(orders.distinct), names.tolist(), strict=True):
+        if not np.isnan(relevance[number, position[name]]):
+            row = orders.first_row(number)
             raise DataError(f"Y, row {row}: {name!r} occurs twice in the order")
-        relevance[row, position[name]] = len(labels) - place
-    return Preferences(relevance, labels)
+        relevance[number, position[name]] = len(labels) - place
+    return Preferences(relevance[orders.of_row], labels)
 
 
 def _named(orders: list[Places]) -> Iterator[tuple[int, int, Any]]:
-    """Row, place from 1 and name of everything that is named."""
-    for row, places in enumerate(orders):
+    """Number of the order, place from 1 and name of everything that is named."""
+    for number, places in enumerate(orders):
         for place, names in enumerate(places, 1):
             for name in names:
-                yield row, place, name
+                yield number, place, name
 
 
 def _tidy_names(names: list[Any]) -> NDArray[Any]:

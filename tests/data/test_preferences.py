@@ -113,6 +113,7 @@ def test_classes_of_which_some_look_like_orders_are_asked_about():
         ([["a", "b"], ["b", "b"]], "Y, row 1: 'b' occurs twice"),
         ([None, ""], "Y names no label"),
         ([["a", 1]], "the names in Y mixes values of types int, str"),
+        ([["a", ["b"]], ["b"]], "the names in Y must be texts or numbers, not lists"),
         (np.ma.masked_array(["a>b"], mask=[True]), "masked"),
     ],
 )

@@ -226,5 +226,13 @@ def test_classifiers_with_a_score_a_row_and_xgbranker(films, table):
     scorer = get_scorer("ndcg@10", qid=films.qid)
     expected = evaluate(films.stars, ranker.predict(films[F]), films.qid, "ndcg@10")["ndcg@10"]
     assert scorer(ranker, films[F], films.stars) == pytest.approx(expected)
+    by_column = cross_val_score(
+        xgboost.XGBRanker(n_estimators=3),
+        table,
+        films.stars,
+        cv=GroupKFold(3).split(table, groups=films.qid),
+        scoring=get_scorer("ndcg@10"),
+    )
+    assert np.isfinite(by_column).all()
     classes = LogisticRegression().fit(films[F], films.stars)
     assert 0 < scorer(classes, films[F], films.stars) < 1
