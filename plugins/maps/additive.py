@@ -13,7 +13,7 @@ from scipy import sparse
 
 from rankplug.data import Block, Matrix, PreferenceData, to_dense
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.maps import FeatureMap, FittedMap
+from rankplug.maps import FeatureMap, FittedMap, Fitting
 from rankplug.parameters import Integer, Positive
 from rankplug.system.files import load_arrays, load_numbers
 
@@ -102,16 +102,11 @@ class IdentityMap(FeatureMap):
         """They count as the mean."""
         return True
 
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedIdentity:
-        mean, deviation = _moments(data.X)
+    def _fit(self, fitting: Fitting) -> FittedIdentity:
+        X = fitting.data.X
+        mean, deviation = _moments(X)
         factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        far = (np.abs(mean) > _FAR * deviation) & (not sparse.issparse(data.X))
+        far = (np.abs(mean) > _FAR * deviation) & (not sparse.issparse(X))
         shift = np.where(far, mean, 0.0)
         fill = (mean - shift) * factor
         if not (np.isfinite(shift).all() and np.isfinite(fill).all() and np.isfinite(factor).all()):
@@ -233,14 +228,9 @@ class SplinesMap(FeatureMap):
 
         return {"n_knots": IntDistribution(5, 65, log=True)}
 
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedSplines:
-        some = to_dense(data.X[:: data.n_samples // _SAMPLE + 1]).astype(np.float64, copy=False)
+    def _fit(self, fitting: Fitting) -> FittedSplines:
+        X: Any = fitting.data.X
+        some = to_dense(X[:: X.shape[0] // _SAMPLE + 1]).astype(np.float64, copy=False)
         levels = np.linspace(0.0, 1.0, self.n_knots)
         knots = []
         for column in some.T:

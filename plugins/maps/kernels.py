@@ -13,12 +13,27 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from rankplug.data import Block, Matrix, PreferenceData, to_dense
 from rankplug.exceptions import ModelFormatError
 from rankplug.kernels import default_gamma
-from rankplug.maps import FeatureMap, FittedMap
+from rankplug.maps import FeatureMap, FittedMap, Fitting
 from rankplug.parameters import Integer, Positive
 from rankplug.system.files import load_numbers
 
 _FILE = "map.npz"
 _Components = Annotated[int, Integer(1, 100_000)]
+
+
+class _GaussianMap(FeatureMap):
+    """What the maps of a Gaussian kernel share: its width."""
+
+    gamma: Positive | None = None
+
+    def tuning_space(self, data: PreferenceData | None = None) -> dict[str, Any]:
+        """Gamma, a decade to both sides of its default."""
+        from optuna.distributions import FloatDistribution
+
+        if data is None:
+            return {}
+        gamma = default_gamma(data.X)
+        return {"gamma": FloatDistribution(0.1 * gamma, 10.0 * gamma, log=True)}
 
 
 class FittedNystroem(FittedMap):
@@ -73,7 +88,7 @@ class FittedNystroem(FittedMap):
         return cls(gamma=_read_gamma(folder, header), **arrays)
 
 
-class NystroemMap(FeatureMap):
+class NystroemMap(_GaussianMap):
     """The Gaussian kernel by landmarks among the training rows (scikit-learn's Nystroem).
 
     Parameters
@@ -93,22 +108,12 @@ class NystroemMap(FeatureMap):
     summary = "a Gaussian kernel, by landmarks among the training rows"
 
     n_components: _Components = 300
-    gamma: Positive | None = None
 
-    def tuning_space(self, data: PreferenceData | None = None) -> dict[str, Any]:
-        """Gamma, a decade to both sides of its default."""
-        return _gamma_space(data)
-
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedNystroem:
+    def _fit(self, fitting: Fitting) -> FittedNystroem:
+        data = fitting.data
         gamma = self.gamma or default_gamma(data.X)
         n_components = min(self.n_components, data.n_samples)
-        seed = int(rng.integers(2**31))
+        seed = int(fitting.rng.integers(2**31))
         sample = to_dense(data.X).astype(np.float64, copy=False)
         found = Nystroem(gamma=gamma, n_components=n_components, random_state=seed).fit(sample)
         return FittedNystroem(
@@ -164,7 +169,7 @@ class FittedFourier(FittedMap):
         return cls(**arrays)
 
 
-class FourierMap(FeatureMap):
+class FourierMap(_GaussianMap):
     """The Gaussian kernel by random cosine waves (scikit-learn's RBFSampler).
 
     Parameters
@@ -183,33 +188,13 @@ class FourierMap(FeatureMap):
     summary = "a Gaussian kernel, by random waves"
 
     n_components: _Components = 500
-    gamma: Positive | None = None
 
-    def tuning_space(self, data: PreferenceData | None = None) -> dict[str, Any]:
-        """Gamma, a decade to both sides of its default."""
-        return _gamma_space(data)
-
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedFourier:
-        gamma = self.gamma or default_gamma(data.X)
-        seed = int(rng.integers(2**31))
+    def _fit(self, fitting: Fitting) -> FittedFourier:
+        gamma = self.gamma or default_gamma(fitting.data.X)
+        seed = int(fitting.rng.integers(2**31))
         sampler = RBFSampler(gamma=gamma, n_components=self.n_components, random_state=seed)
-        found = sampler.fit(np.zeros((1, data.n_features)))
+        found = sampler.fit(np.zeros((1, fitting.data.n_features)))
         return FittedFourier(found.random_weights_, found.random_offset_)
-
-
-def _gamma_space(data: PreferenceData | None) -> dict[str, Any]:
-    from optuna.distributions import FloatDistribution
-
-    if data is None:
-        return {}
-    gamma = default_gamma(data.X)
-    return {"gamma": FloatDistribution(0.1 * gamma, 10.0 * gamma, log=True)}
 
 
 def _read_gamma(folder: Path, header: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from rankplug.data import Block, LabelRankingData, Matrix, OneHotMatrix, PreferenceData, RankingData
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
-from rankplug.maps import FeatureMap, FittedMap, pack, unpack
+from rankplug.maps import FeatureMap, FittedMap, Fitting, pack, unpack
 from rankplug.models import TreeArrays, TreeEnsemble, TreeModel, model_class
 from rankplug.parameters import Count, Optional, Parameter
 from rankplug.solver import Solver, make_solver
@@ -206,21 +206,19 @@ class LeavesMap(FeatureMap):
             )
         return solver.set_params(n_estimators=self.n_estimators)
 
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedLeaves:
-        source: Any = self._source(data)
+    def _fit(self, fitting: Fitting) -> FittedLeaves:
+        source: Any = self._source(fitting.data)
         if isinstance(source, TreeModel):
             return FittedLeaves(source)
         if isinstance(source, str):
-            return FittedLeaves(self._grow_forest(source, data, rng))
+            return FittedLeaves(self._grow_forest(source, fitting))
         stops_early = getattr(source, "early_stopping_rounds", None) is not None
-        held = valid if stops_early else None
-        found = source.solve(data, valid=held, random_state=rng, time_limit=time_limit)
+        found = source.solve(
+            fitting.data,
+            valid=fitting.valid if stops_early else None,
+            random_state=fitting.rng,
+            time_limit=fitting.time_limit,
+        )
         if not isinstance(found.model, TreeModel):
             kind = found.model.kind
             raise ParameterError(
@@ -228,9 +226,8 @@ class LeavesMap(FeatureMap):
             )
         return FittedLeaves(found.model)
 
-    def _grow_forest(
-        self, name: str, data: PreferenceData, rng: np.random.Generator
-    ) -> TreeEnsemble:
+    def _grow_forest(self, name: str, fitting: Fitting) -> TreeEnsemble:
+        data = fitting.data
         y = data.relevance
         if y.ndim == 2:
             known = ~np.isnan(y)
@@ -241,7 +238,7 @@ class LeavesMap(FeatureMap):
             n_estimators=self.n_estimators,
             min_samples_leaf=self.min_samples_leaf,
             max_features=1.0 / 3.0,  # Breiman's for regression
-            random_state=int(rng.integers(2**31)),
+            random_state=int(fitting.rng.integers(2**31)),
         )
         weight = getattr(data, "row_weight", None)
         forest.fit(_with_short_indices(data.X), y, sample_weight=weight)

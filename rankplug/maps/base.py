@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,6 +17,26 @@ from rankplug.parameters import Declared, Positive
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What a map is fitted with.
+
+    Attributes
+    ----------
+    data : RankingData or LabelRankingData
+    valid : data of the same kind, or None
+        For maps that stop early.
+    rng : Generator
+    time_limit : float or None
+        Seconds after which to stop with what was reached.
+    """
+
+    data: PreferenceData
+    valid: PreferenceData | None
+    rng: np.random.Generator
+    time_limit: float | None
 
 
 class FittedMap(ABC):
@@ -159,14 +180,9 @@ class FeatureMap(Declared, ABC):
             If a parameter has a value it cannot have, or the data do not suit the map.
         """
         self.check(data)
-        return self._fit(data, valid, np.random.default_rng(random_state), time_limit)
+        rng = np.random.default_rng(random_state)
+        return self._fit(Fitting(data, valid, rng, time_limit))
 
     @abstractmethod
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedMap:
+    def _fit(self, fitting: Fitting) -> FittedMap:
         """Fit; parameters and the kind of data are valid."""

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from rankplug.data import Block, JoinedMatrix, Matrix, OneHotMatrix, PreferenceData
 from rankplug.exceptions import ModelFormatError
-from rankplug.maps.base import FeatureMap, FittedMap
+from rankplug.maps.base import FeatureMap, FittedMap, Fitting
 from rankplug.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -163,17 +163,9 @@ class JoinedMap(FeatureMap):
         super().set_params(**params)
         return self
 
-    def _fit(
-        self,
-        data: PreferenceData,
-        valid: PreferenceData | None,
-        rng: np.random.Generator,
-        time_limit: float | None,
-    ) -> FittedJoin:
-        fitted = [
-            one.fit(data, valid=valid, random_state=rng, time_limit=time_limit) for one in self.maps
-        ]
-        lengths = [_row_length(one._transform(data.X)) for one in fitted]
+    def _fit(self, fitting: Fitting) -> FittedJoin:
+        fitted = [one._fit(fitting) for one in self.maps]
+        lengths = [_row_length(one._transform(fitting.data.X)) for one in fitted]
         weights = [one.weight for one in self.maps] if len(self.maps) > 1 else [1.0]
         return FittedJoin(fitted, [w / length for w, length in zip(weights, lengths, strict=True)])
 

@@ -151,9 +151,9 @@ def count_fits(monkeypatch):
     fits, cls = [], type(make_map("leaves"))
     fit = cls._fit
 
-    def counted(self, data, *args):
-        fits.append(data)
-        return fit(self, data, *args)
+    def counted(self, fitting):
+        fits.append(fitting)
+        return fit(self, fitting)
 
     monkeypatch.setattr(cls, "_fit", counted)
     return fits
