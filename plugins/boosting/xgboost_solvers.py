@@ -115,7 +115,9 @@ class XGBoostTrees(BoostedTrees):
             )
         groups = given.get("interaction_constraints")
         if isinstance(groups, list):
-            given["interaction_constraints"] = json.dumps(groups)
+            # Labels are told apart by a feature of their own, which may meet all others.
+            label = [] if data.n_labels is None else [data.n_features]
+            given["interaction_constraints"] = json.dumps([group + label for group in groups])
         remote = isinstance(data, RemoteRankingData)
         if self._tree_method() != "hist" and (remote or data.n_labels is not None):
             raise ParameterError(

@@ -117,7 +117,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         from rankplug.mlflow.evaluator import log_summary
 
         log_summary(summary, MlflowClient(), run_id)
-    print(json.dumps(summary.intervals, indent=2) if args.json else _table(summary))
+    print(_as_json(summary.intervals) if args.json else _table(summary))
     return 0
 
 
@@ -195,6 +195,21 @@ def _split_names(texts: Iterable[str]) -> list[str]:
     return [name.strip() for name in parts if name.strip()]
 
 
+def _as_json(intervals: Mapping[str, Mapping[str, Any]]) -> str:
+    return json.dumps(_described(intervals), indent=2)
+
+
+def _described(intervals: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The intervals, with what is to be said about a metric, such as its gain."""
+    from rankplug.metrics import parse_metric
+
+    about = {name: parse_metric(name).about for name in intervals}
+    return {
+        name: {**one, "about": about[name]} if about[name] else dict(one)
+        for name, one in intervals.items()
+    }
+
+
 def _table(summary: Summary) -> str:
     counted = "queries" if "qid" in summary.per_query else "rows"
     return _interval_table(summary.intervals, summary.settings, counted)
@@ -239,9 +254,7 @@ def _evaluate_runs(args: argparse.Namespace) -> int:
             raise ParameterError("--baseline: there is one run only")
         (one,) = found.values()
         intervals = _intervals(one.measured, settings)
-        print(
-            json.dumps(intervals, indent=2) if args.json else _interval_table(intervals, settings)
-        )
+        print(_as_json(intervals) if args.json else _interval_table(intervals, settings))
     elif args.json:
         print(json.dumps(_compare_as_json(found, baseline, settings), indent=2))
     else:
@@ -304,7 +317,7 @@ def _compare_as_json(
         | {"verdict": one.verdict}
         for one in _compare_runs(found, baseline, settings)
     ]
-    runs = {name: _intervals(one.measured, settings) for name, one in found.items()}
+    runs = {name: _described(_intervals(one.measured, settings)) for name, one in found.items()}
     return {"runs": runs, "baseline": baseline, "comparisons": compared}
 
 

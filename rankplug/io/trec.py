@@ -143,8 +143,8 @@ def run_writer(path: Path) -> Iterator[Callable[[Any, Any], None]]:
         def write(output: pd.DataFrame, documents: Any) -> None:
             if documents is None or not documents.num_columns:
                 raise DataError(
-                    f"{path}: a run names documents: name the column of their ids with --id (ids "
-                    "of predict_file), or call it doc_id"
+                    f"{path}: a run names documents: predict a table, and name the column of their "
+                    "ids with --id (ids of predict_file), or call it doc_id"
                 )
             if "qid" not in output or "score" not in output:
                 raise DataError(

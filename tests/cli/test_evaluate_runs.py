@@ -43,6 +43,7 @@ def test_a_run_has_means_and_intervals(folder, capsys):
     assert {name: one["value"] for name, one in found.items()} == pytest.approx(expected)
     assert all(one["low"] < one["value"] < one["high"] for one in found.values())
     assert found["ndcg@5"]["n_queries"] == 40
+    assert found["ndcg@5"]["about"] == "gain 2^y-1"
 
 
 def evaluate_by_hand(folder, name, metrics, **options):

@@ -7,6 +7,8 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rankplug.exceptions import DataError
 from rankplug.io import read_qrels, read_run, write_qrels, write_run
@@ -89,6 +91,24 @@ def test_what_is_wrong_is_said_with_its_line(read, text, message, tmp_path):
     (tmp_path / "file").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read(tmp_path / "file")
+
+
+PIECES = "0 1 q1 Q0 d-1 2.5 1e400 -3 nan tag \u00e4 \x00 _".split(" ")
+WORDS = st.sampled_from([*PIECES, "", "\t", "\n", "\r"])
+
+
+@given(st.one_of(st.binary(max_size=80), st.lists(WORDS, max_size=40).map(" ".join)))
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_file_holds_is_read_or_refused(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "any.run"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    for read, value in ((read_run, "score"), (read_qrels, "relevance")):
+        try:
+            found = read(path)
+        except DataError:
+            continue
+        assert len(found) > 0
+        assert np.isfinite(found[value]).all()
 
 
 def test_files_that_are_no_text_are_refused(tmp_path):

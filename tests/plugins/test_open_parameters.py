@@ -156,6 +156,17 @@ def test_constraints_name_features_that_exist(name, params, message, data):
         small(name, params=params, **zeros).solve(data)
 
 
+def test_labels_may_meet_all_features_whatever_the_constraints():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    relevance = np.column_stack([X[:, 0], -X[:, 0], X[:, 1]])
+    labels = rankplug.LabelRankingData.from_arrays(X, relevance)
+    params = {"interaction_constraints": [[0], [1]], "monotone_constraints": [0, 1]}
+    solver = small("xgboost-pairwise", zeros="value", params=params)
+    scores = solver.solve(labels).model.predict(X)
+    assert np.corrcoef(scores[:, 0] - scores[:, 1], X[:, 0])[0, 1] > 0.8
+
+
 def test_constraints_that_would_not_hold_are_refused(data):
     params = {"monotone_constraints": {"price": -1}}
     with pytest.raises(ParameterError, match="zeros='value'"):
