@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from rankplug.cli.running import add_role_arguments, data_name
+from rankplug.cli.running import add_role_arguments, data_name, start_from
 from rankplug.cli.shared import command_parser
 
 _HELP = """\
@@ -38,13 +38,12 @@ def add_init(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _init(args: argparse.Namespace) -> int:
     from rankplug.exceptions import ParameterError
-    from rankplug.recipe import first_recipe
 
     out = Path(args.out or f"{data_name(args.data)}.yaml")
     exists = ParameterError(f"{out} exists, and is not overwritten: name another file with -o")
     if out.exists():
         raise exists
-    start = first_recipe(args.data, out, label=args.label, qid=args.qid, weight=args.weight)
+    start = start_from(args.data, out, args)
     try:
         with out.open("x", encoding="utf-8") as stream:
             stream.write(start.text)

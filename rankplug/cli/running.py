@@ -11,7 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankplug.cli.shared import FAILED, INTERRUPTED, UNTRACKED, show_warning
+from rankplug.cli.shared import (
+    FAILED,
+    INTERRUPTED,
+    UNTRACKED,
+    add_notation_arguments,
+    notation,
+    show_warning,
+)
 
 if TYPE_CHECKING:
     from rankplug.mlflow.provenance import Repetition
@@ -29,18 +36,18 @@ def load(args: argparse.Namespace, more: Iterable[str] = ()) -> Recipe:
     # OpenMP's waiting threads otherwise take the processors from those that work: on a busy
     # machine XGBoost is several times slower. It is read when the library is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    roles = {role: getattr(args, role) for role in _ROLES if getattr(args, role) is not None}
+    given = {role: getattr(args, role) for role in _ROLES} | notation(args)
+    named = [f"data.{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
     if args.recipe.startswith("runs:/"):
-        named = [f"data.{role}={json.dumps(column)}" for role, column in roles.items()]
         return _repetition(args).recipe([*named, *args.set, *more])
     from rankplug.recipe import is_data, load_recipe, parse_recipe
 
     if not is_data(args.recipe):
-        named = [f"data.{role}={json.dumps(column)}" for role, column in roles.items()]
         return load_recipe(args.recipe, [*named, *args.set, *more])
-    start = _first_recipe(args)
+    if args.start is None:
+        args.start = start_from(args.recipe, Path("recipe.yaml"), args)
     place, name = f"(recipe for {args.recipe})", data_name(args.recipe)
-    return parse_recipe(start.text, name, place, Path.cwd(), [*args.set, *more])
+    return parse_recipe(args.start.text, name, place, Path.cwd(), [*args.set, *more])
 
 
 def add_role_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +57,7 @@ def add_role_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--qid", metavar="COLUMN", help="column of the query ids (default: qid)")
     parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
+    add_notation_arguments(parser)
 
 
 def data_name(path: str) -> str:
@@ -57,14 +65,13 @@ def data_name(path: str) -> str:
     return Path(path).absolute().name.lstrip(".").partition(".")[0] or "data"
 
 
-def _first_recipe(args: argparse.Namespace) -> Start:
-    """The recipe for the file of data that the command line names."""
+def start_from(data: str, recipe: Path, args: argparse.Namespace) -> Start:
+    """The recipe for a file of data, with what the command line says of it."""
+    from rankplug.io.files import Notation
     from rankplug.recipe import first_recipe
 
-    if args.start is None:
-        roles = {role: getattr(args, role) for role in _ROLES}
-        args.start = first_recipe(args.recipe, Path("recipe.yaml"), **roles)
-    return args.start  # type: ignore[no-any-return]
+    roles = {role: getattr(args, role) for role in _ROLES}
+    return first_recipe(data, recipe, **roles, notation=Notation(**notation(args)).check())
 
 
 def _repetition(args: argparse.Namespace) -> Repetition:

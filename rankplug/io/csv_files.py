@@ -30,7 +30,10 @@ _OTHER_MARK = {
     ".": re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?"),
     ",": re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?"),
 }
-_MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
+_MISSING = (
+    *("", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"),
+    "\\N",  # of MySQL and Hive
+)
 
 
 class CsvFile(TableFile):

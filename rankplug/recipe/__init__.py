@@ -58,7 +58,13 @@ from rankplug.recipe.schema import (
     Tune,
     json_schema,
 )
-from rankplug.recipe.starting import Start, choice_in_words, first_recipe, is_data
+from rankplug.recipe.starting import (
+    Start,
+    choice_in_words,
+    first_recipe,
+    is_data,
+    read_with_decimals,
+)
 from rankplug.recipe.values import is_name
 from rankplug.tuning import Cost, Sampler
 from rankplug_recipes import packaged_recipes
@@ -89,4 +95,5 @@ __all__ = [
     "load_recipe",
     "packaged_recipes",
     "parse_recipe",
+    "read_with_decimals",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,9 @@ _ID = re.compile(
 )
 _NO_ID = re.compile(r"\s|^\d{1,4}[-/.]\d\d?[-/.]\d{1,4}|^[-+]?\d*[.,]\d+$")
 """Texts that are words, dates or decimals, though all differ."""
+_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+_COMMA = r"^\s*[-+]?\d*(,\d+)?\s*$"
+_NO_THOUSANDS = r",(\d{1,2}|\d{4,})\s*$"
 _LABEL = re.compile(
     r"(.*[_\W])?(label|relevance|rel|grades?|target|gain|judge?ment|rating|score|y|clicks?|"
     r"clicked|bool)",
@@ -52,6 +56,10 @@ class Column:
         Whether the rows of a value stand together.
     example : str
         The first value of a text.
+    odd : str
+        The first value that is no number of a text where most are; "" if there is none.
+    infinite : bool
+        Whether it holds infinite numbers.
     """
 
     name: str
@@ -64,6 +72,8 @@ class Column:
     whole: bool = False
     together: bool = False
     example: str = ""
+    odd: str = ""
+    infinite: bool = False
 
     @classmethod
     def of(cls, name: str, values: Any) -> Column:
@@ -84,6 +94,8 @@ class Column:
             return cls(name, "nothing", n_rows, n_missing)
         if kind in ("lists", "other"):
             return cls(name, kind, n_rows, n_missing)
+        if kind == "text":
+            return cls._of_texts(name, n_rows, there)
         n_distinct = compute.count_distinct(there).as_py()
         n_changes = compute.sum(compute.not_equal(there[1:], there[:-1])).as_py() or 0
         low = high = None
@@ -100,7 +112,27 @@ class Column:
             whole=kind == "numbers"
             and compute.all(compute.equal(there, compute.floor(there))).as_py(),
             together=n_changes + 1 == n_distinct,
-            example=there[0].as_py() if kind == "text" else "",
+            infinite=math.isinf(low or 0) or math.isinf(high or 0) if kind == "numbers" else False,
+        )
+
+    @classmethod
+    def _of_texts(cls, name: str, n_rows: int, texts: Any) -> Column:
+        from pyarrow import compute
+
+        n_distinct = compute.count_distinct(texts).as_py()
+        n_changes = compute.sum(compute.not_equal(texts[1:], texts[:-1])).as_py() or 0
+        numbers = compute.match_substring_regex(texts, _NUMBER)
+        others = texts.filter(compute.invert(numbers))
+        mostly = 0 < len(others) <= len(texts) / 2
+        return cls(
+            name,
+            "text",
+            n_rows,
+            n_rows - len(texts),
+            n_distinct,
+            together=n_changes + 1 == n_distinct,
+            example=texts[0].as_py(),
+            odd=others[0].as_py() if mostly else "",
         )
 
     @property
@@ -141,6 +173,10 @@ class Column:
             return "the index of the rows"
         if not is_line(self.name):
             return "its name is no line of text"
+        if self.odd:
+            return f"text, as {self.odd!r} is no number"
+        if self.infinite:
+            return "infinite values: clip them, or leave them empty"
         if self.kind in ("text", "times", "lists", "other", "nothing"):
             return {"nothing": "no values", "other": "neither numbers nor text"}.get(
                 self.kind, "ids" if self.is_id else self.kind
@@ -231,11 +267,40 @@ def choose_columns(
             )
     features = tuple(name for name, reason in reasons.items() if reason is None)
     left_out = {name: reason for name, reason in reasons.items() if reason is not None}
+    _require_grades(by_name[label])
     if not features:
         why = "".join(f"\n  {name}: {reason}" for name, reason in left_out.items())
         raise DataError(f"no column can be a feature; name the features if they can{why}")
     found = tuple(name for name, reason in left_out.items() if reason == "ids")
     return Choice(columns, label, qid, features, ids or found, left_out)
+
+
+def _require_grades(label: Column) -> None:
+    """Raise `DataError` if there is nothing to learn from a label."""
+    if label.kind not in ("numbers", "booleans"):
+        raise DataError(
+            f"the label {label.name!r} must be numbers, the higher the better, but it is {label}"
+        )
+    if label.n_distinct == 1:
+        raise DataError(
+            f"the label {label.name!r} is the same in all rows, so there is nothing to learn"
+        )
+
+
+def has_decimal_commas(table: Any) -> bool:
+    """Whether a column of texts holds numbers with decimal commas, that separate no thousands."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    for column in table.columns:
+        if not pa.types.is_string(column.type):
+            continue
+        texts = column.drop_null()
+        if not compute.all(compute.match_substring_regex(texts, _COMMA)).as_py():
+            continue
+        if compute.any(compute.match_substring_regex(texts, _NO_THOUSANDS)).as_py():
+            return True
+    return False
 
 
 def _kind(kind: Any) -> Kind:
@@ -255,7 +320,7 @@ def _kind(kind: Any) -> Kind:
 
 
 def _short(number: float) -> str:
-    return f"{number:.12g}" if number == int(number) else f"{number:.4g}"
+    return f"{number:.12g}" if number.is_integer() else f"{number:.4g}"
 
 
 def _copied(table: Any, column: Column, label: Column, qid: Column) -> str | None:

@@ -46,6 +46,7 @@ from rankplug.recipe.values import (
     SearchSpace,
     Seconds,
     Seed,
+    Separator,
     Share,
     SolverName,
     SolverParams,
@@ -142,7 +143,7 @@ class _Columns(_Section):
     remember them, and ``rankplug predict`` writes them beside the scores."""
     zero_based: bool = False
     """Whether the indices of svmlight text begin at 0."""
-    separator: Line | None = None
+    separator: Separator | None = None
     """Character between the cells of CSV; found in the header if left out."""
     decimal: Literal[".", ","] | None = None
     """Decimal mark of CSV; a point if left out."""

@@ -6,14 +6,15 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankplug.exceptions import DataError, RankplugError
 from rankplug.io import open_prepared, read_table
-from rankplug.io.files import InputFile, has_data_suffix
+from rankplug.io.files import InputFile, Notation, has_data_suffix
 from rankplug.io.prepared.manifest import MANIFEST
-from rankplug.recipe.columns import Choice, choose_columns
+from rankplug.recipe.columns import Choice, choose_columns, has_decimal_commas
 from rankplug.recipe.strict_yaml import scalar
 from rankplug.recipe.values import is_line
 from rankplug.solver import solver_class
@@ -40,6 +41,7 @@ def first_recipe(
     qid: str | None = None,
     weight: str | None = None,
     drop: Sequence[str] = (),
+    notation: Notation | None = None,
 ) -> Start:
     """A recipe that trains the usual solvers on one file, which is split by query.
 
@@ -56,40 +58,52 @@ def first_recipe(
         Columns of a table.
     drop : sequence of str
         Columns that are no features.
+    notation : Notation, optional
+        How values are written in text; decimal commas are found out.
 
     Raises
     ------
     DataError
         If the file cannot be read, or as `choose_columns`.
     """
-    path = Path(data)
+    path, from_memory = Path(data), table is not None
+    notation = notation or Notation()
     if path.is_dir():
         open_prepared(path)
     format_ = None
     if table is not None:
         format_ = "parquet"
     elif not path.is_dir():
-        format_ = InputFile(path).find_format()
+        format_ = InputFile(path, notation).find_format()
+        notation.refuse_unfit(format_)
     given = {"--label": label, "--qid": qid, "--weight": weight}
     if format_ in (None, "svmlight"):
         named = [option for option, column in given.items() if column is not None]
         if named:
             raise DataError(f"{path}: {', '.join(named)}: the data have no columns, leave it out")
-        return Start("\n".join(_text(path, Path(recipe), None, weight)), ())
+        return Start("\n".join(_text(path, Path(recipe), None, weight, notation)), ())
     try:
-        choice = choose_columns(
-            read_table(path, format_) if table is None else table,
-            label=label,
-            qid=qid,
-            weight=weight,
-            drop=drop,
-        )
+        if table is None:
+            table, notation = read_with_decimals(path, str(format_), notation)
+        choice = choose_columns(table, label=label, qid=qid, weight=weight, drop=drop)
     except DataError as error:
-        known = table is not None or str(error).startswith(str(path))
+        known = from_memory or str(error).startswith(str(path))
         where = "" if known else f"{path}: "
         raise DataError(f"{where}{error}") from None
-    text = "\n".join(_text(path, Path(recipe), choice, weight))
+    text = "\n".join(_text(path, Path(recipe), choice, weight, notation))
     return Start(text, choice_in_words(path, choice))
+
+
+def read_with_decimals(path: Path, format_: str, notation: Notation) -> tuple[Any, Notation]:
+    """The table in a file, and the notation with the decimal mark that CSV has.
+
+    Raises as `rankplug.io.read_table`.
+    """
+    marks: dict[str, Any] = {"separator": notation.separator, "decimal": notation.decimal}
+    table = read_table(path, format_, **marks)
+    if format_ != "csv" or notation.decimal is not None or not has_decimal_commas(table):
+        return table, notation
+    return read_table(path, format_, **{**marks, "decimal": ","}), replace(notation, decimal=",")
 
 
 def choice_in_words(path: Path, choice: Choice) -> tuple[str, ...]:
@@ -125,7 +139,9 @@ def is_data(source: str | os.PathLike[str]) -> bool:
     return False
 
 
-def _text(path: Path, recipe: Path, choice: Choice | None, weight: str | None) -> Iterator[str]:
+def _text(
+    path: Path, recipe: Path, choice: Choice | None, weight: str | None, notation: Notation
+) -> Iterator[str]:
     command = shlex.quote(str(recipe))
     yield f"# Rank the rows of each query in {path.name!r}."
     yield "#"
@@ -137,6 +153,9 @@ def _text(path: Path, recipe: Path, choice: Choice | None, weight: str | None) -
     yield ""
     yield "data:"
     yield f"  file: {scalar(os.path.relpath(path, recipe.parent))}"
+    for key, value in asdict(notation).items():
+        if value:
+            yield f"  {key}: {'true' if value is True else scalar(value)}"
     if choice is not None:
         yield from _columns(choice, weight)
     yield "  # Shares of the queries; the rest is for training. Or name three files instead of one:"

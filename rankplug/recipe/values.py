@@ -156,7 +156,7 @@ def _check_line(value: Any) -> Any:
     return value
 
 
-_LONGEST_NAME = 200  # a folder's name, which has a date behind it, has 255 bytes
+LONGEST_NAME = 200  # a folder's name, which has a date behind it, has 255 bytes
 
 
 def is_name(value: Any) -> bool:
@@ -165,8 +165,8 @@ def is_name(value: Any) -> bool:
 
 
 def _check_name(name: str) -> str:
-    if len(name) > _LONGEST_NAME:
-        raise _wrong(f"has {len(name):,} characters: at most {_LONGEST_NAME}")
+    if len(name) > LONGEST_NAME:
+        raise _wrong(f"has {len(name):,} characters: at most {LONGEST_NAME}")
     if not is_name(name):
         raise _wrong("must be of letters, digits, '_', '-', '.' and blanks")
     return name
@@ -181,6 +181,13 @@ def _find_file(value: Any, info: ValidationInfo) -> Path:
     return path
 
 
+def _check_separator(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) != 1:
+        raise _not("one character, such as ';'")
+    return value
+
+
+Separator: TypeAlias = Annotated[str, BeforeValidator(_check_separator)]
 Line: TypeAlias = Annotated[str, BeforeValidator(_check_line)]
 Name: TypeAlias = Annotated[Line, AfterValidator(_check_name)]
 Metric: TypeAlias = Annotated[

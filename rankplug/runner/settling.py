@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from rankplug.exceptions import DataError, nearest
-from rankplug.io import read_table
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
 from rankplug.io.files import InputFile, Notation
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, parse_metric
-from rankplug.recipe import Dataset, Files, OneFile, Recipe, choice_in_words, choose_columns
+from rankplug.recipe import (
+    Dataset,
+    Files,
+    OneFile,
+    Recipe,
+    choice_in_words,
+    choose_columns,
+    read_with_decimals,
+)
 from rankplug.solver import Data
 
 _REAL_METRICS = ("ndcg@10[gain=linear]", "pairwise_accuracy")
@@ -35,15 +41,16 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     if isinstance(data, Dataset):
         return recipe, ()
     path = data.file if isinstance(data, OneFile) else data.train
-    written: dict[str, Any] = {"separator": data.separator, "decimal": data.decimal}
-    file = InputFile(path, Notation(**written).check())
+    notation = Notation(separator=data.separator, decimal=data.decimal).check()
+    file = InputFile(path, notation)
     format_ = "prepared" if path.is_dir() else data.format or file.find_format()
     if format_ in ("prepared", "svmlight"):
         return recipe, ()
     try:
         if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
+            table, notation = read_with_decimals(path, format_, notation)
             choice = choose_columns(
-                read_table(path, format_, **written),
+                table,
                 label=data.label,
                 qid=data.qid,
                 weight=data.weight,
@@ -57,6 +64,7 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
                 features=choice.features,
                 drop=(),
                 id=choice.ids,
+                decimal=notation.decimal,
             )
             return replace(recipe, data=settled), choice_in_words(path, choice)
         if not (data.drop or data.id):

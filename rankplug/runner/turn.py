@@ -18,7 +18,7 @@ from rankplug.exceptions import DataWarning, RankplugError, warn_caller
 from rankplug.metrics import measure_data, parse_metric
 from rankplug.models import ScaledParts, predict_data, scaled_model
 from rankplug.recipe import Entry, Recipe, Tune
-from rankplug.report import Outcome, ParetoTrials, TuningSummary
+from rankplug.report import SANITY_SOLVERS, Outcome, ParetoTrials, TuningSummary
 from rankplug.report.costs import learning_curve, measure, seconds_to_share, training_costs
 from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
@@ -125,7 +125,7 @@ class Turn:
     def _tell_imputing(self, impute: ImputeName, splits: Splits, *, first: bool) -> None:
         """Say once what stands for missing values, if there are any."""
         counts = np.sum([data.count_missing() for data in splits.values()], axis=0)
-        if first and impute != "none" and counts.any():
+        if first and impute != "none" and counts.any() and self.entry.solver not in SANITY_SOLVERS:
             found = describe_missing(counts, splits["train"].feature_names)
             warn_caller(
                 f"{self.entry.name}: {found}; the {impute} of each column in the training set "

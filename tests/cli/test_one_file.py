@@ -1,5 +1,6 @@
 """One file of data in place of a recipe: ``rankplug run FILE`` and its relatives."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -137,6 +138,35 @@ def test_any_file_of_data_will_do(folder, capsys, ending):
     out = capsys.readouterr().out
     assert "split:    18 to train on, 6 to validate, 6 to test" in out
     assert load_recipe("out/recipe.yaml").name == "mine"
+
+
+def test_decimal_commas_are_found_and_kept_in_the_recipe(folder, capsys):
+    searches().to_csv("mine.csv", sep=";", decimal=",", index=False)
+    small = ["--set", "solvers=[tree-tron]", "--set", "baseline=tree-tron", "--quiet"]
+    assert cli.main(["run", "mine.csv", *ROLES, *small, "--output", "out"]) == 0
+    assert "features: price, bm25, in_stock" in capsys.readouterr().out
+    assert load_recipe("out/recipe.yaml").data.decimal == ","
+    short = {"file": "mine.csv", "label": "grade", "qid": "query_id"}
+    Path("mine.yaml").write_text(json.dumps({"data": short, "solvers": ["tree-tron"]}))
+    assert cli.main(["run", "mine.yaml", "--quiet"]) == 0
+    assert "features: price, bm25, in_stock" in capsys.readouterr().out
+
+
+def test_how_text_is_written_can_be_told(folder, capsys):
+    searches().round(2).to_csv("mine.csv", sep="|", decimal=",", index=False)
+    small = ["--set", "solvers=[tree-tron]", "--set", "baseline=tree-tron", "--quiet"]
+    marks = ["--separator", "|", "--decimal", ","]
+    assert cli.main(["run", "mine.csv", *ROLES, *marks, *small, "--output", "out"]) == 0
+    data = load_recipe("out/recipe.yaml").data
+    assert (data.separator, data.decimal) == ("|", ",")
+    searches().to_csv("mine.csv", sep="\t", index=False)
+    Path("mine.yaml").write_text("data: mine.csv\nsolvers: [tree-tron]\n")
+    assert cli.main(["run", "mine.yaml", *ROLES, "--separator", "\\t", "--quiet"]) == 0
+    lines = [f"{row % 2} qid:{row // 4} 0:{row} 1:1\n" for row in range(40)]
+    Path("zero.txt").write_text("".join(lines))
+    assert cli.main(["run", "zero.txt", "--zero-based", *small]) == 0
+    assert cli.main(["run", "zero.txt", "--decimal", ",", *small]) == 2
+    assert "decimal: not for svmlight" in capsys.readouterr().err
 
 
 def test_tune_and_compare_take_it_too(folder, capsys):

@@ -11,6 +11,7 @@ import pytest
 from rankplug.exceptions import DataError
 from rankplug.io import read_table
 from rankplug.recipe import choose_columns
+from rankplug.recipe.columns import has_decimal_commas
 
 
 def searches(n_queries=20, size=6):
@@ -181,3 +182,62 @@ def test_mistakes_are_named():
     nothing = table.select(["grade", "query_id", "title", "version"])
     with pytest.raises(DataError, match=r"no column can be a feature.*\n  title: text\n  version"):
         choose_columns(nothing, label="grade", qid="query_id")
+
+
+def small(**columns):
+    ranked = {"label": [0, 1, 0, 1], "qid": [1, 1, 2, 2], "x": [1.5, 3, 2, 5]}
+    return pa.table({**ranked, **columns})
+
+
+def test_a_text_of_which_most_is_numbers_is_named_with_what_is_none():
+    choice = choose_columns(small(price=["1.5", "2", "?", "-3e5"], few=["1", "a", "b", "c"]))
+    assert choice.left_out["price"] == "text, as '?' is no number"
+    assert choice.left_out["few"] == "ids"  # all different, without blanks
+    assert choice.features == ("x",)
+
+
+def test_infinite_values_are_left_out_and_said():
+    choice = choose_columns(small(a=[1.5, np.inf, 2, 3], b=[-np.inf, np.nan, 0, 1]))
+    infinite = "infinite values: clip them, or leave them empty"
+    assert choice.left_out == {"a": infinite, "b": infinite}
+    assert str(choice.columns[3]) == "numbers from 1.5 to inf"
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (
+            ["bad", "good", "bad", "good"],
+            "the label 'label' must be numbers, .* text such as 'bad'",
+        ),
+        ([2, 2, 2, 2], "the label 'label' is the same in all rows"),
+        ([None, None, None, None], "must be numbers, the higher the better, but it is no values"),
+    ],
+)
+def test_a_label_that_teaches_nothing_is_an_error(label, message):
+    with pytest.raises(DataError, match=message):
+        choose_columns(small(label=label))
+
+
+@pytest.mark.parametrize(
+    ("cells", "commas"),
+    [
+        (["1,5", "2", None], True),
+        (["-0,25", ",5", "1,5"], True),
+        (["1,234", "2,500", "12"], False),  # may be thousands
+        (["1,234", "2,5", "12"], True),
+        (["1,5", "a", None], False),
+        (["1", "2", "3"], False),
+        ([1.5, 2.5, 3.5], False),
+    ],
+)
+def test_decimal_commas_are_found(cells, commas):
+    assert has_decimal_commas(pa.table({"x": cells, "title": ["a, b", "c", "d"]})) == commas
+
+
+def test_what_others_write_for_missing_values_is_missing(tmp_path):
+    marks = ["n/a", "NA", "#N/A", "<NA>", "\\N", "null", "None", "NaN", ""]
+    (tmp_path / "a.csv").write_text("x,y\n1,0\n" + "".join(f"{mark},1\n" for mark in marks))
+    column = read_table(tmp_path / "a.csv").column("x")
+    assert str(column.type) == "double"
+    assert np.isnan(column.to_numpy()).sum() == len(marks)
