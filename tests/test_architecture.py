@@ -36,6 +36,7 @@ LAZY = {
     "rankplug.tuning.sampling",
     "rankplug.tuning.storage",
     "rankplug.tuning.study",
+    "rankplug.tuning.trials",
 }
 
 

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.boosting import ranking_metric
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Integer, Real
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
-from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training, log_name
+from rankplug.solver import Data, SearchSpace, SolverTags
+from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training
 from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json
 from rankplug_plugins.boosting.losses import (
     PairLoss,
@@ -29,9 +28,10 @@ from rankplug_plugins.boosting.losses import (
     pair_weight_space,
 )
 from rankplug_plugins.boosting.open_parameters import XGBoostParameters, saving
-from rankplug_plugins.boosting.watching import STOPPING, Watch
+from rankplug_plugins.boosting.watching import Watch
 from rankplug_plugins.boosting.xgboost_matrices import boost_on_cluster, quantile_matrix
 from rankplug_plugins.boosting.xgboost_model import XGBoostModel
+from rankplug_plugins.boosting.xgboost_rounds import make_progress
 
 # Of the parameters that XGBoost keeps as float32, whose normal numbers lie between these.
 _SMALLEST, _LARGEST = 1.2e-38, 3e38
@@ -146,7 +146,7 @@ class XGBoostTrees(BoostedTrees):
             matrix = self._matrix(one, one.relevance, start, ref=train)
             evals.append((watch.add(matrix, one), name))
         stopping = None if valid is None else self.early_stopping_rounds
-        progress = _progress(training.monitor, self.eval_metric, stopping, watch)
+        progress = make_progress(training.monitor, self.eval_metric, stopping, watch)
         booster = xgboost.train(
             {**training.native, **self._native_objective(data), **training.given},
             train,
@@ -402,37 +402,3 @@ class XGBoostAllPairs(XGBoostTrees):
 def _float32(value: float) -> float:
     """What is 0 in float32 as 0: XGBoost refuses it otherwise."""
     return value if value >= _SMALLEST else 0.0
-
-
-def _progress(
-    monitor: Monitor, metric: str, early_stopping_rounds: int | None, watch: Watch
-) -> Any:
-    """A training callback that reports each round to `monitor` and stops early."""
-    from xgboost.callback import EarlyStopping, TrainingCallback
-
-    name = ranking_metric(metric).__name__
-    stopping = None
-    if early_stopping_rounds is not None:
-        stopping = EarlyStopping(
-            rounds=early_stopping_rounds,
-            metric_name=name,
-            data_name=STOPPING,
-            maximize=True,
-            save_best=True,
-        )
-
-    class Progress(TrainingCallback):
-        def before_training(self, model: Any) -> Any:
-            return model if stopping is None else stopping.before_training(model)
-
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            stop, values = False, {}
-            if stopping is not None:
-                stop = stopping.after_iteration(model, epoch, evals_log)
-                values = {log_name(metric): evals_log[STOPPING][name][-1]}
-            return not monitor.report(epoch + 1, evals=watch.values, **values) or stop
-
-        def after_training(self, model: Any) -> Any:
-            return model if stopping is None else stopping.after_training(model)
-
-    return Progress()
