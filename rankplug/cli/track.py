@@ -42,6 +42,7 @@ def _track(args: argparse.Namespace) -> int:
     output = Path(args.output)
     if not output.is_dir():
         raise ParameterError(f"{output}: no such folder: name the output folder of a command")
+    from rankplug.mlflow.spool import UNSENT
     from rankplug.mlflow.tracking import send_kept
 
     is_complete, is_empty = True, True
@@ -52,7 +53,13 @@ def _track(args: argparse.Namespace) -> int:
             if sent.n_sent:
                 print(f"sent to {sent.tracking_uri}: {sent.n_sent} calls", flush=True)
             for refused in sent.refused:
-                print(f"refused by {sent.tracking_uri}: {refused}", file=sys.stderr)
+                print(f"error: refused by {sent.tracking_uri}: {refused}", file=sys.stderr)
+            if sent.refused:
+                print(
+                    f"what is refused stays in {output / UNSENT}: send it to the server that it "
+                    "is for, or remove it",
+                    file=sys.stderr,
+                )
             if sent.reason is not None:
                 left = "" if sent.n_left is None else f"{sent.n_left} calls are left: "
                 print(f"error: {left}{sent.reason}", file=sys.stderr)

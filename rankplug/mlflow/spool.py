@@ -89,10 +89,11 @@ class Where(BaseModel):
 class _Progress(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    uri: str | None = None
     sent: int = 0
     ids: dict[str, str] = {}
     left: list[str] = []
-    refused: list[str] = []
+    refused: dict[int, str] = {}
 
 
 def is_outage(error: BaseException) -> bool:
@@ -162,13 +163,13 @@ class Spool:
 
     @property
     def n_unsent(self) -> int:
-        """Steps that were not sent yet."""
-        return self._length - self._progress.sent
+        """Steps that were not sent yet, or refused."""
+        return self._length - self._progress.sent + len(self._progress.refused)
 
     @property
     def refused(self) -> list[str]:
         """What the server said of steps that it refused."""
-        return self._progress.refused
+        return list(self._progress.refused.values())
 
     def release(self) -> None:
         """Let other processes send it; until the next step is kept."""
@@ -196,26 +197,29 @@ class Spool:
     def send(self, to: Delivery) -> int:
         """Make the steps that were not made yet; returns how many.
 
-        What the server refuses is noted and left out. If it does not answer, that is raised; the
-        steps before it stay made.
+        What the server refuses is noted, and tried again the next time. If it does not answer, that
+        is raised; the steps before it stay made. Another server than the last time gets all steps.
         """
-        before = self._progress.sent
+        uri, before = to.client.tracking_uri, self.n_unsent
+        if self._progress.uri not in (None, uri):
+            self._progress, before = _Progress(), self._length
+        self._progress.uri = uri
         to.folder, to.again = self.folder, True
         to.ids.update(self._progress.ids)
         to.left.update(self._progress.left)
         try:
             if EXPERIMENT not in to.ids and self.n_unsent:
-                experiment = find_experiment(to.client, self.where.place, None)
+                experiment = find_experiment(to.client, self.where.place, to.artifact_location)
                 to.ids[EXPERIMENT] = str(experiment.experiment_id)
             for number, line in enumerate(self._lines()):
-                if number < before:
+                if number < self._progress.sent and number not in self._progress.refused:
                     continue
-                self._make(self._parse(line, number), to)
-                self._progress.sent = number + 1
+                self._make(number, self._parse(line, number), to)
+                self._progress.sent = max(self._progress.sent, number + 1)
                 self._save(to)
         finally:
             to.again = False
-        return self._progress.sent - before
+        return before - self.n_unsent
 
     def end_runs(self, to: Delivery) -> None:
         """End the runs that were left open, because the process was killed."""
@@ -241,7 +245,8 @@ class Spool:
             self.folder.parent.rmdir()
         self.release()
 
-    def _make(self, step: Step, to: Delivery) -> None:
+    def _make(self, number: int, step: Step, to: Delivery) -> None:
+        self._progress.refused.pop(number, None)
         if getattr(step, "run", None) in to.left and not isinstance(step, CreateRun):
             return
         try:
@@ -249,7 +254,7 @@ class Spool:
         except Exception as error:
             if is_outage(error):
                 raise
-            self._progress.refused.append(f"{step.call}: {first_line(error)}")
+            self._progress.refused[number] = f"{step.call}: {first_line(error)}"
 
     def _save(self, to: Delivery) -> None:
         self._progress.ids, self._progress.left = dict(to.ids), sorted(to.left)
@@ -340,7 +345,7 @@ def _send_folder(
             experiment = str(found.experiment_id)
     except Exception as error:
         reason = reason_of(error)
-    if reason is None:
+    if reason is None and not spool.n_unsent:
         spool.remove()
     n_sent = before - spool.n_unsent
     yield Sent(uri, n_sent, spool.refused, spool.n_unsent, reason, experiment)

@@ -86,7 +86,6 @@ class SpoolingClient(MlflowClient):
         self._pause, self._next = _FIRST_PAUSE, 0.0
         self._runs: dict[str, Run] = {}
         self._lock = threading.RLock()
-        self.n_refused = 0
 
     @property
     def n_unsent(self) -> int:
@@ -124,7 +123,7 @@ class SpoolingClient(MlflowClient):
         )
 
     def settle(self) -> bool:
-        """Send what can be sent now; whether nothing is left, and nothing was refused.
+        """Send what can be sent now; whether nothing is left.
 
         What is left may be sent by other processes from now on.
         """
@@ -135,7 +134,7 @@ class SpoolingClient(MlflowClient):
                 self._spool = None
             elif self._spool is not None:
                 self._spool.release()
-            return self.n_unsent == 0 and self.n_refused == 0
+            return self.n_unsent == 0
 
     def _send(self) -> int:
         if self._spool is None:
@@ -144,7 +143,6 @@ class SpoolingClient(MlflowClient):
         with bounded_requests():
             n_sent = self._spool.send(self._to)
         for refused in self._spool.refused[before:]:
-            self.n_refused += 1
             self._tell(f"the tracking server refuses what was kept: {refused}")
         return n_sent
 

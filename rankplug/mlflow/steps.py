@@ -67,6 +67,8 @@ class Delivery:
         Runs of ours that another process has logged completely meanwhile.
     again : bool
         Whether a step may have been made before.
+    artifact_location : str or None
+        Where artifacts of an experiment go that has to be made; None leaves it to the server.
     """
 
     client: MlflowClient
@@ -74,6 +76,7 @@ class Delivery:
     ids: dict[str, str] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
     again: bool = False
+    artifact_location: str | None = None
 
     def of(self, name: str) -> str:
         """The server's name."""

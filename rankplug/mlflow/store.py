@@ -110,7 +110,7 @@ def connect(output: Path, tracking_uri: str, client: MlflowClient | None = None)
     ensure_database(tracking_uri)
     client = client or MlflowClient(tracking_uri=tracking_uri)
     place = Place.of_process(tracking_uri)
-    experiment = find_experiment(client, place, _artifact_location(output, tracking_uri))
+    experiment = find_experiment(client, place, artifact_location(output, tracking_uri))
     return Store(client, tracking_uri, str(experiment.experiment_id), place.run_id)
 
 
@@ -177,7 +177,7 @@ def _find_or_create(client: MlflowClient, name: str, artifact_location: str | No
         return found
 
 
-def _artifact_location(output: Path, tracking_uri: str) -> str | None:
+def artifact_location(output: Path, tracking_uri: str) -> str | None:
     """Where artifacts go; None leaves it to the server.
 
     For a database MLflow would choose ``./mlruns``, wherever the process happens to run.

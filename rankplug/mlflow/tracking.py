@@ -34,6 +34,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,7 +43,7 @@ from mlflow.entities import DatasetInput, Metric
 from mlflow.exceptions import MlflowException
 
 from rankplug.metrics import parse_metric
-from rankplug.mlflow.database import TrackingError
+from rankplug.mlflow.database import TrackingError, ensure_database
 from rankplug.mlflow.provenance import environment_facts, provenance_tags
 from rankplug.mlflow.run import (
     CHAMPION,
@@ -60,6 +61,7 @@ from rankplug.mlflow.store import (
     LogGuard,
     Place,
     Store,
+    artifact_location,
     connect,
     first_line,
     is_server,
@@ -152,7 +154,7 @@ class MlflowObserver(Observer):
         """Whether everything was logged so far."""
         lost = self._guard.lost or any(study.lost for study in self._studies)
         client = self._spooling
-        kept = client is not None and (client.n_unsent > 0 or client.n_refused > 0)
+        kept = client is not None and client.n_unsent > 0
         return not (lost or kept)
 
     def run_started(self, recipe: Recipe, splits: Mapping[str, Data]) -> None:
@@ -278,7 +280,8 @@ class MlflowObserver(Observer):
 
     def _send_earlier(self) -> None:
         """Send what earlier commands for this folder have kept."""
-        for sent in send_unsent(self.output, _deliver, only=self.tracking_uri):
+        deliver = partial(_deliver, self.output)
+        for sent in send_unsent(self.output, deliver, only=self.tracking_uri):
             if sent.n_sent:
                 warn_plainly(
                     f"{sent.n_sent} calls that an earlier command for {self.output} kept are sent "
@@ -358,7 +361,7 @@ def send_kept(output: str | Path, tracking_uri: str | None = None) -> Iterator[S
         Another server than the one that did not answer.
     """
     folder = Path(output)
-    for sent in send_unsent(folder, _deliver, tracking_uri):
+    for sent in send_unsent(folder, partial(_deliver, folder), tracking_uri):
         if sent.experiment is not None and sent.tracking_uri is not None:
             client = MlflowClient(tracking_uri=sent.tracking_uri)
             with suppress(MlflowException), bounded_requests():
@@ -366,8 +369,10 @@ def send_kept(output: str | Path, tracking_uri: str | None = None) -> Iterator[S
         yield sent
 
 
-def _deliver(tracking_uri: str) -> Delivery:
-    return Delivery(MlflowClient(tracking_uri=tracking_uri))
+def _deliver(output: Path, tracking_uri: str) -> Delivery:
+    ensure_database(tracking_uri)
+    client = MlflowClient(tracking_uri=tracking_uri)
+    return Delivery(client, artifact_location=artifact_location(output, tracking_uri))
 
 
 def _processes(output: Path) -> Workers:

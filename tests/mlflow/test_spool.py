@@ -150,7 +150,7 @@ def kept(tmp_path):
     where = {"tracking_uri": "http://127.0.0.1:9", "experiment_id": None}
     where |= {"experiment_name": None, "run_id": None}
     (spool / "where.json").write_text(json.dumps(where))
-    (spool / "progress.json").write_text('{"sent": 0, "ids": {}, "left": [], "refused": []}')
+    (spool / "progress.json").write_text('{"sent": 0, "ids": {}, "left": [], "refused": {}}')
     step = {"call": "log_file", "run": "a", "file": "x", "copy_": "0" * 32}
     (spool / "steps.jsonl").write_text(json.dumps(step) + "\n")
     return spool
@@ -179,6 +179,27 @@ def test_what_is_kept_may_come_from_strangers(kept, server, capsys):
     (kept / "steps.jsonl").write_text(good[:-1])  # killed as it was written
     assert main(command) == 0
     assert not kept.parent.exists()
+
+
+def test_what_is_refused_is_not_lost(kept, server, capsys):
+    output = str(kept.parents[1])
+    step = {"call": "log_batch", "run": "a", "tags": {"b": "c"}}
+    (kept / "steps.jsonl").write_text(json.dumps(step) + "\n")
+    for _ in range(2):
+        assert main(["track", output, "--tracking-uri", server.uri]) == 3
+        told = capsys.readouterr()
+        assert f"error: refused by {server.uri}: log_batch: RESOURCE_DOES_NOT_EXIST" in told.err
+        assert "what is refused stays in" in told.err
+        assert kept.exists()
+    (kept / "steps.jsonl").write_text(
+        '{"call": "create_run", "run": "a", "experiment": "unsent-experiment", "name": "late", '
+        '"start_time": 1, "tags": {}}\n' + json.dumps(step) + "\n"
+    )
+    database = f"sqlite:///{kept.parents[1]}/mlflow.db"  # of one's own, in place of the server
+    assert main(["track", output, "--tracking-uri", database]) == 0
+    assert not kept.parent.exists()
+    runs, _ = contents(database, "rankplug")
+    assert [(path, status) for path, status, *_ in runs] == [(("late",), "KILLED")]
 
 
 def test_a_folder_that_is_none(tmp_path, capsys):
