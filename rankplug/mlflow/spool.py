@@ -137,7 +137,8 @@ class Spool:
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
         spool = cls(output / UNSENT / name, where, _Progress(), 0)
         spool._keep_away()
-        spool.folder.mkdir(parents=True)
+        spool.folder.parent.mkdir(parents=True, exist_ok=True)
+        spool.folder.mkdir(mode=0o700)  # the URI may hold a password
         spool._save(to)
         _write(spool.folder / "where.json", where)
         return spool
@@ -233,7 +234,9 @@ class Spool:
             elif isinstance(step, LogBatch) and step.run in opened and STATUS in step.tags:
                 opened[step.run] = True
         for run, has_status in opened.items():
-            if run not in to.left and run in to.ids:
+            if run in to.left or run not in to.ids:
+                continue
+            if to.client.get_run(to.of(run)).info.status == "RUNNING":
                 if has_status:
                     LogBatch(run=run, tags={STATUS: "killed"}).send(to)
                 EndRun(run=run, status="KILLED", end_time=round(1000 * time.time())).send(to)
@@ -246,11 +249,10 @@ class Spool:
         self.release()
 
     def _make(self, number: int, step: Step, to: Delivery) -> None:
-        self._progress.refused.pop(number, None)
-        if getattr(step, "run", None) in to.left and not isinstance(step, CreateRun):
-            return
         try:
-            step.send(to)
+            if isinstance(step, CreateRun) or getattr(step, "run", None) not in to.left:
+                step.send(to)
+            self._progress.refused.pop(number, None)
         except Exception as error:
             if is_outage(error):
                 raise

@@ -294,7 +294,9 @@ def command(tmp_path, monkeypatch):
     """``rankplug compare`` of a recipe file in the working directory, without tracking."""
 
     class Tracker(Observer):
-        def __init__(self, output, tracking_uri):
+        is_complete = True
+
+        def __init__(self, output, tracking_uri, *, spool=False):
             self.tracking_uri = tracking_uri
 
     store, tracking = types.ModuleType("store"), types.ModuleType("tracking")

@@ -59,7 +59,7 @@ AGAIN = {
     "prepare": ("prepare data.txt -o prepared", "prepared/manifest.json"),
     "predict": ("predict model data.txt -o scores.csv", "scores.csv"),
     "evaluate": ("evaluate model data.txt", "model"),
-    "init": ("init data.csv", "recipe.yaml"),
+    "init": ("init data.csv", "data.yaml"),
     "solvers": ("solvers", "model"),
 }
 # Two at a time, and the statuses that they may end with, in any order.

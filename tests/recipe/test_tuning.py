@@ -352,7 +352,9 @@ class Tracker(Observer):
 
     registered = []
 
-    def __init__(self, output, tracking_uri):
+    is_complete = True
+
+    def __init__(self, output, tracking_uri, *, spool=False):
         self.tracking_uri = tracking_uri
         self.tags = {}
 
