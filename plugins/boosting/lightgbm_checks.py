@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rankplug_plugins.boosting.file_checks import require, require_depth
 
 _NUMBER = r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:e[-+]?\d{1,3})?|inf|nan)"
+_INFO = rf"(?:none|\[{_NUMBER}:{_NUMBER}\]|-?\d{{1,10}}(?::-?\d{{1,10}})*)"  # or categories
 _WORDS = r"[^\s]+(?: [^\s]+)*"
 
 # Lines of the head, and what they may say; those that are not in `_OPTIONAL` are needed.
@@ -29,7 +30,7 @@ _HEAD = {
     "objective": rf"(?!multiclass)[a-z_]{{1,40}}(?: sqrt| (?!num_class)[a-z_]{{1,40}}:{_NUMBER})*",
     "feature_names": _WORDS,
     "monotone_constraints": r"-?[01](?: -?[01])*",
-    "feature_infos": rf"(?:none|\[{_NUMBER}:{_NUMBER}\])(?: (?:none|\[{_NUMBER}:{_NUMBER}\]))*",
+    "feature_infos": rf"{_INFO}(?: {_INFO})*",
     "tree_sizes": r"(?:\d{1,18}(?: \d{1,18})*)?",
 }
 _OPTIONAL = {"objective", "monotone_constraints"}
@@ -41,11 +42,12 @@ _NODES: Mapping[str, type] = {
     "internal_count": int,
 }
 _LEAVES: Mapping[str, type] = {"leaf_value": float, "leaf_weight": float, "leaf_count": int}
+_OF_CATEGORIES = {"cat_boundaries", "cat_threshold"}
 _OF_TREE = {"num_leaves", "num_cat", "is_linear", "shrinkage"}
 
-# Of decision_type: 2 sends missing values left, 4 and 8 say which values are missing; 1 would be a
-# split by categories.
-_DECISIONS = (0, 2, 4, 6, 8, 10)
+# Of decision_type: 2 sends missing values left, 4 and 8 say which values are missing; 1 is a split
+# by categories.
+_DECISIONS = (0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11)
 
 # What follows the trees: the features' importances, the training's parameters, and the categories.
 _REST = re.compile(
@@ -56,7 +58,7 @@ _REST = re.compile(
 
 
 def check_lightgbm_text(text: str) -> None:
-    """Check a model of LightGBM's boosted trees, without categorical features, in its own format.
+    """Check a model of LightGBM's boosted trees in its own format.
 
     Raises
     ------
@@ -110,10 +112,13 @@ def _check_head(header: Mapping[str, str]) -> int:
 
 
 def _check_tree(items: Mapping[str, str], n_features: int) -> None:
-    require(items.keys() <= {*_OF_TREE, *_NODES, *_LEAVES}, "an unknown key")
+    require(items.keys() <= {*_OF_TREE, *_OF_CATEGORIES, *_NODES, *_LEAVES}, "an unknown key")
     n_leaves = int(_numbers(items["num_leaves"], int, 1)[0])
     require(n_leaves > 0, "num_leaves")
-    require(items["num_cat"] == "0" and items.get("is_linear", "0") == "0", "kind of tree")
+    require(items.get("is_linear", "0") == "0", "kind of tree")
+    n_sets = int(_numbers(items["num_cat"], int, 1)[0])
+    require(0 <= n_sets < n_leaves, "num_cat")
+    require((n_sets > 0) == (not _OF_CATEGORIES.isdisjoint(items)), "categories")
     require(bool(np.isfinite(_numbers(items["shrinkage"], float, 1)[0])), "shrinkage")
     if n_leaves == 1:
         _check_stump(items)
@@ -123,6 +128,7 @@ def _check_tree(items: Mapping[str, str], n_features: int) -> None:
     nodes = {name: _numbers(items[name], kind, n_leaves - 1) for name, kind in _NODES.items()}
     require(not np.isnan(nodes["threshold"]).any(), "threshold")
     require(bool(np.isin(nodes["decision_type"], _DECISIONS).all()), "decision_type")
+    _check_categories(items, n_sets, nodes["threshold"][nodes["decision_type"] % 2 == 1])
     split = nodes["split_feature"]
     require(bool(np.all((split >= 0) & (split < n_features))), "split_feature")
     left, right = nodes["left_child"], nodes["right_child"]
@@ -131,6 +137,20 @@ def _check_tree(items: Mapping[str, str], n_features: int) -> None:
     expected = np.concatenate((np.arange(-n_leaves, 0), np.arange(1, n_leaves - 1)))
     require(np.array_equal(children, expected), "children")
     require_depth(left, right)
+
+
+def _check_categories(items: Mapping[str, str], n_sets: int, thresholds: NDArray[Any]) -> None:
+    """The sets of categories that go left, each of 32 in a number, and which node has which."""
+    require(bool(np.all((thresholds >= 0) & (thresholds < n_sets))), "threshold")
+    require(bool(np.all(thresholds % 1 == 0)), "threshold")
+    if n_sets == 0:
+        return
+    bounds = _numbers(items["cat_boundaries"], int, n_sets + 1)
+    require(bounds[0] == 0 and bool(np.all(np.diff(bounds) > 0)), "cat_boundaries")
+    words = items["cat_threshold"].split(" ")
+    require(len(words) == bounds[-1], "cat_threshold")
+    right = all(re.fullmatch(r"\d{1,10}", word, re.ASCII) and int(word) < 2**32 for word in words)
+    require(right, "cat_threshold")
 
 
 def _check_stump(items: Mapping[str, str]) -> None:

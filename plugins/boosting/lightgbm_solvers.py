@@ -58,6 +58,7 @@ class LightGBMTrees(BoostedTrees):
         validation=True,
         continues=True,
         missing_values=True,
+        categories=True,
         requires=("lightgbm",),
     )
 
@@ -96,6 +97,7 @@ class LightGBMTrees(BoostedTrees):
             _features(data),
             weight=data.row_weight,
             feature_name=self._feature_names(data) or "auto",
+            categorical_feature=sorted(data.categories),
             params=native,
             free_raw_data=training.init is None,  # the scores of earlier trees are yet to be found
             **self._labels(data),

@@ -60,6 +60,7 @@ class LinearThenBoost(XGBoostAllPairs):
         problem="a linear rankSVM, then boosted trees on all pairs from its scores",
         reference="Lee and Lin (2014), then Chen and Guestrin, KDD 2016",
         missing_values=False,
+        categories=False,
     )
     linear: Annotated[str | Solver, _SolverOrName()] = "tree-tron"
     C: Positive | None = None

@@ -47,6 +47,8 @@ def quantile_matrix(
         if isinstance(data, LabelRankingData):
             blocks = _label_blocks(data, relevance)
             return xgboost.QuantileDMatrix(blocks, enable_categorical=True, **common, **binned)
+        if data.categories:
+            binned |= {"feature_types": feature_types(data), "enable_categorical": True}
         return make(
             data.X,
             label=relevance,
@@ -61,6 +63,11 @@ def quantile_matrix(
 def missing_value(zeros: str) -> float:
     """The value that XGBoost treats as missing."""
     return 0.0 if zeros == "missing" else np.nan
+
+
+def feature_types(data: Any) -> list[str]:
+    """Of each feature, as XGBoost names them: "q" for numbers, "c" for codes of categories."""
+    return ["c" if j in data.categories else "q" for j in range(data.n_features)]
 
 
 def label_rows(X: Matrix, instances: NDArray[np.int64], labels: NDArray[np.int64]) -> Matrix:
@@ -85,7 +92,7 @@ def _label_blocks(data: LabelRankingData, relevance: NDArray[np.float64]) -> Any
     import xgboost
 
     step = rows_per_block(data.n_features, data.n_labels)
-    types = ["q"] * data.n_features + ["c"]
+    types = [*feature_types(data), "c"]
 
     class Blocks(xgboost.DataIter):
         def __init__(self) -> None:
@@ -154,6 +161,8 @@ def boost_on_cluster(
             qid=arrays.qid,
             missing=missing_value(zeros),
             max_bin=max_bin,
+            feature_types=feature_types(data),
+            enable_categorical=True,
         )
         result = xgboost_dask.train(
             cluster.client,

@@ -70,6 +70,7 @@ class XGBoostTrees(BoostedTrees):
         validation=True,
         continues=True,
         missing_values=True,
+        categories=True,
         requires=("xgboost",),
     )
 

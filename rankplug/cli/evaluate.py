@@ -23,7 +23,8 @@ from rankplug.cli.shared import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rankplug.metrics import Measured, MeasuredRun, Summary, SummarySettings
+    from rankplug.io.files import InputFile
+    from rankplug.metrics import Measured, MeasuredRun, RankedRows, Summary, SummarySettings
     from rankplug.models import Model
 
 _EVALUATE_HELP = """\
@@ -122,7 +123,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
-    from rankplug.exceptions import DataError, ParameterError
+    from rankplug.exceptions import ParameterError
     from rankplug.io import read_data
     from rankplug.io.columns import find_query_column, open_table
     from rankplug.io.files import InputFile, Notation
@@ -149,14 +150,54 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
             options["qid"] = find_query_column(
                 there, args.qid, model.feature_names, model.query_column
             )
+            if model.feature_names is not None and _reads_tables(model, there):
+                column, rows = _score_table(model, file, format_, label, options["qid"])
+                _require_queries(args.data, model, column)
+                return summarize_ranking(rows, settings)
     data = read_data(args.data, **options)
-    if data.query_column is None and model.query_column is not None and not is_folder:
-        raise DataError(
-            f"{args.data}: no query ids, but the model was trained on several queries: name their "
-            "column with --qid"
-        )
+    if not is_folder:
+        _require_queries(args.data, model, data.query_column)
     rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
     return summarize_ranking(rows, settings)
+
+
+def _reads_tables(model: Model, there: list[str]) -> bool:
+    """Whether some features are text or stand in lists, which the model itself reads."""
+    from rankplug.data import columns_of_features
+
+    names = model.feature_names or ()
+    return bool(model.free_features()) or columns_of_features(names, there) != tuple(names)
+
+
+def _score_table(
+    model: Model, file: InputFile, format_: str, label: str | None, qid: str | None
+) -> tuple[str | None, RankedRows]:
+    """The query column and the scored rows of a table with text, which the model reads itself."""
+    from dataclasses import replace
+
+    from rankplug.data import columns_of_features, tables
+    from rankplug.io.columns import open_table, query_roles
+    from rankplug.metrics import RankedRows
+
+    assert model.feature_names is not None
+    free = tuple(model.feature_names[j] for j in sorted(model.free_features()))
+    with open_table(file, format_) as table:
+        there = table.column_names()
+        features = columns_of_features(model.feature_names, there)
+        roles = query_roles(there, label=label, qid=qid, weight=None, features=features, like=None)
+        rows, ids = table.read(replace(roles, free=free))
+    relevance = tables.to_matrix(rows, roles.relevance)[:, 0]
+    return roles.ids, RankedRows(relevance, model.predict(rows), ids)
+
+
+def _require_queries(data: str, model: Model, column: str | None) -> None:
+    from rankplug.exceptions import DataError
+
+    if column is None and model.query_column is not None:
+        raise DataError(
+            f"{data}: no query ids, but the model was trained on several queries: name their "
+            "column with --qid"
+        )
 
 
 def _evaluate_label_ranking(
@@ -176,6 +217,7 @@ def _evaluate_label_ranking(
         labels,
         model.feature_names,
         zero_based=model.zero_based,
+        categories=model.categories,
     )
     columns = args.label[0] if args.label and len(args.label) == 1 else args.label
     data = read_label_data(args.data, labels=columns, like=known, **notation(args))

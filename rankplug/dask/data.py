@@ -58,6 +58,7 @@ class _Metadata:
     feature_names: tuple[str, ...] | None
     weighted: bool
     has_missing: bool
+    categories: dict[int, tuple[Any, ...]]
     has_pairs: bool  # of any weight
     has_counted_pairs: bool  # of positive weight
 
@@ -111,6 +112,7 @@ class ClusterData(RemoteRankingData):
         self.feature_names = kept[0].feature_names
         self.weighted = kept[0].weighted
         self.has_missing = any(one.has_missing for one in kept)
+        self.categories = kept[0].categories
         self.scaling: Scaling | None = None
         self._metadata = kept
         self._is_closed = False
@@ -341,6 +343,7 @@ def _describe_partition(data: RankingData | None) -> _Metadata | None:
         data.feature_names,
         data.query_weight is not None,
         data.has_missing,
+        dict(data.categories),
         counted or _has_pairs(replace(data, query_weight=None)),
         counted,
     )
@@ -355,6 +358,11 @@ def _require_same_features(metadata: Sequence[_Metadata]) -> None:
                 f"partition {number} has {_describe_features(one)}, the first one "
                 f"{_describe_features(first)}: give all partitions the same columns in the same "
                 "order"
+            )
+        if one.categories != first.categories:
+            raise DataError(
+                f"partition {number} has other categories than the first one: make them known to "
+                "all, by df.categorize()"
             )
         if one.weighted != first.weighted:
             raise DataError(f"partition {number} and the first one are not both weighted")

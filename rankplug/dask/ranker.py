@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.dask.data import ClusterData
 from rankplug.dask.forms import lacks_queries, open_data, warn_of_one_query
-from rankplug.data import RankingData, Task, tables
+from rankplug.data import RankingData, Task, columns_of_features, tables
 from rankplug.estimators.base import (
     SolverEstimator,
     mean_of_defined,
@@ -221,6 +221,8 @@ def _predict_lazily(model: Model, X: Any) -> Any:
         blocks = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         return blocks.map_blocks(_score, sent, drop_axis=1, dtype=np.float64, meta=np.empty(0))
     names = model.feature_names
+    if names is not None:
+        names = columns_of_features(names, [str(name) for name in X.columns])
     if tables.QUERY_COLUMN not in (names or ()):
         X = X[[name for name in X.columns if str(name) != tables.QUERY_COLUMN]]
     _require_columns(model, X)
@@ -257,7 +259,8 @@ def _require_columns(model: Model, X: Any) -> None:
     columns = getattr(X, "columns", None)
     if columns is not None and model.feature_names is not None:
         known = {str(name) for name in columns}
-        missing = [name for name in model.feature_names if name not in known]
+        needed = columns_of_features(model.feature_names, known)
+        missing = [name for name in needed if name not in known]
         if missing:
             raise DataError(f"missing feature columns: {', '.join(missing)}")
     elif X.shape[1] != model.n_features:

@@ -133,6 +133,7 @@ def assemble(
         rows.qid,
         sample_weight=rows.row_weight,
         feature_names=rows.feature_names,
+        categories=rows.categories,
     )
     return replace(data, order=None)
 

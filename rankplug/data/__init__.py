@@ -3,11 +3,11 @@
 from rankplug.data.arrays import (
     Matrix,
     as_matrix,
+    check_features,
     concatenate_ranges,
     even_spans,
     far_origin,
     holds_nan,
-    matrix_with_holes,
     n_stored,
     real_array,
     real_vector,
@@ -20,6 +20,15 @@ from rankplug.data.arrays import (
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.blocks import Block, JoinedMatrix, OneHotMatrix
+from rankplug.data.categories import (
+    Categories,
+    check_categories,
+    columns_of_features,
+    describe_categories,
+    list_columns,
+    read_features,
+    recode,
+)
 from rankplug.data.imputing import ImputeName, fill_missing, fit_imputing
 from rankplug.data.labels import LabelRankingData
 from rankplug.data.missing import count_missing, describe_missing
@@ -31,6 +40,7 @@ from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_t
 __all__ = [
     "LARGEST_GRADE",
     "Block",
+    "Categories",
     "ImputeName",
     "JoinedMatrix",
     "LabelRankingData",
@@ -43,8 +53,12 @@ __all__ = [
     "Scaling",
     "Task",
     "as_matrix",
+    "check_categories",
+    "check_features",
+    "columns_of_features",
     "concatenate_ranges",
     "count_missing",
+    "describe_categories",
     "describe_missing",
     "even_spans",
     "expand_group",
@@ -55,14 +69,16 @@ __all__ = [
     "fit_scaling_to_blocks",
     "group_queries",
     "holds_nan",
-    "matrix_with_holes",
+    "list_columns",
     "n_stored",
     "no_pairs",
     "no_pairs_count",
     "rank_in_queries",
+    "read_features",
     "read_preferences",
     "real_array",
     "real_vector",
+    "recode",
     "refuse_missing",
     "relevance_of_ranks",
     "row_blocks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from scipy import sparse
 
 from rankplug.data import tables
 from rankplug.data.blocks import JoinedMatrix
+from rankplug.data.categories import Categories, encode_objects, read_features
 from rankplug.exceptions import DataError
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
@@ -40,27 +41,65 @@ def as_matrix(
     return matrix, names
 
 
-def matrix_with_holes(
-    X: Any, feature_names: Sequence[str] | None = None
-) -> tuple[Matrix, tuple[str, ...] | None, bool]:
-    """As `as_matrix` where missing values are allowed, and whether there are any."""
-    matrix, names = _named_matrix(X, feature_names)
-    return matrix, names, _find_missing(matrix, names, allowed=True)
+class CheckedFeatures(NamedTuple):
+    """Features as a matrix, their names, whether a value is missing, and their categories."""
+
+    matrix: Matrix
+    names: tuple[str, ...] | None
+    has_missing: bool
+    categories: dict[int, tuple[Any, ...]]
+
+
+def check_features(
+    X: Any,
+    feature_names: Sequence[str] | None = None,
+    categories: Categories | None = None,
+    *,
+    category_numbers: bool = False,
+) -> CheckedFeatures:
+    """As `as_matrix` where missing values are allowed, and columns of categories and of lists.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or table
+    feature_names : sequence of str, optional
+    categories : mapping of int to tuple, optional
+        Those that columns have; an array of numbers holds their codes. If omitted, those of a
+        table's columns are learnt.
+    category_numbers : bool
+        Whether categories that are numbers are learnt as such.
+    """
+    matrix, names, found = _features(X, feature_names, categories, category_numbers)
+    return CheckedFeatures(matrix, names, _find_missing(matrix, names, allowed=True), found)
 
 
 def _named_matrix(
     X: Any, feature_names: Sequence[str] | None
 ) -> tuple[Matrix, tuple[str, ...] | None]:
     """Features as a matrix and their names; the values are not looked at."""
+    matrix, names, _ = _features(X, feature_names, {}, False)
+    return matrix, names
+
+
+def _features(
+    X: Any,
+    feature_names: Sequence[str] | None,
+    categories: Categories | None,
+    category_numbers: bool,
+) -> tuple[Matrix, tuple[str, ...] | None, dict[int, tuple[Any, ...]]]:
     if isinstance(X, JoinedMatrix):  # made by a map of features that were checked
-        return cast(Any, X), None if feature_names is None else tuple(feature_names)
+        return cast(Any, X), None if feature_names is None else tuple(feature_names), {}
     names: list[str] | None
     X = tables.collected(X)
+    found = dict(categories or {})
     if tables.is_table(X):
-        names = tables.column_names(X) if feature_names is None else list(feature_names)
-        matrix: Matrix = tables.to_matrix(X, names)
+        read = read_features(X, feature_names, categories, numbers_too=category_numbers)
+        matrix: Matrix = read.matrix
+        names, found = read.names, read.categories
     else:
         names = None if feature_names is None else [str(name) for name in feature_names]
+        if categories and not sparse.issparse(X):
+            X = encode_objects(X, categories)
         matrix = _csr(X) if sparse.issparse(X) else _dense(X)
     if matrix.shape[0] == 0:
         raise DataError("X has no rows (0 samples): at least one is needed")
@@ -68,7 +107,7 @@ def _named_matrix(
         raise DataError("X has no columns (0 feature(s)): at least one is needed")
     if names is not None and len(names) != matrix.shape[1]:
         raise DataError(f"{len(names)} feature names for {matrix.shape[1]} columns of X")
-    return matrix, None if names is None else tuple(names)
+    return matrix, None if names is None else tuple(names), found
 
 
 def real_vector(values: ArrayLike, what: str, n_samples: int) -> NDArray[np.float64]:

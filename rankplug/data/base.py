@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankplug.data.arrays import Matrix, holds_nan
+from rankplug.data.categories import Categories
 from rankplug.data.missing import count_missing
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
@@ -42,6 +44,8 @@ class PreferenceData(ABC):
         Names of the labels; None if rows themselves are ranked.
     scaling : Scaling or None
         How `X` was scaled when the data were prepared on disk.
+    categories : mapping of int to tuple
+        By the number of a column of `X`, the categories of which it holds the codes 1, 2, ...
     """
 
     task: ClassVar[Task]
@@ -51,6 +55,7 @@ class PreferenceData(ABC):
     feature_names: tuple[str, ...] | None
     labels: NDArray[Any] | None = None
     scaling: Scaling | None = None
+    categories: Categories = MappingProxyType({})
 
     @property
     def n_samples(self) -> int:
@@ -141,6 +146,16 @@ class PreferenceData(ABC):
     @abstractmethod
     def stack(cls, parts: Sequence[Self]) -> Self:
         """Several data sets of the same features, one after the other."""
+
+    @staticmethod
+    def _same_categories(parts: Sequence[PreferenceData]) -> Categories:
+        """The categories of all parts; raises `DataError` if they differ."""
+        if any(dict(part.categories) != dict(parts[0].categories) for part in parts):
+            raise DataError(
+                "the parts have different categories: read them with those of the first one, as "
+                "read_data(..., like=train) does"
+            )
+        return parts[0].categories
 
     def _positions(self, examples: ArrayLike) -> NDArray[np.int64]:
         """The positions of chosen examples, checked."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rankplug.data.arrays import Matrix, matrix_with_holes, stack_rows, take_rows
+from rankplug.data.arrays import Matrix, check_features, stack_rows, take_rows
 from rankplug.data.base import PreferenceData, Task
+from rankplug.data.categories import Categories
 from rankplug.data.preferences import read_preferences
 from rankplug.exceptions import DataError
 
@@ -42,6 +43,7 @@ class LabelRankingData(PreferenceData):
     labels: NDArray[Any]
     feature_names: tuple[str, ...] | None = None
     zero_based: bool = False
+    categories: Categories = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -53,6 +55,8 @@ class LabelRankingData(PreferenceData):
         ranks: bool | None = None,
         orders: bool | None = None,
         feature_names: Sequence[str] | None = None,
+        categories: Categories | None = None,
+        category_numbers: bool = False,
     ) -> LabelRankingData:
         """Check the arrays.
 
@@ -75,17 +79,22 @@ class LabelRankingData(PreferenceData):
             Whether `Y` holds orders of names. If it is not said, texts that all have the form
             ``a>b`` do, and columns of texts.
         feature_names : sequence of str, optional
+        categories, category_numbers
+            As of `RankingData.from_arrays`.
 
         Raises
         ------
         DataError
             If lengths differ or values are infinite.
         """
-        matrix, names, has_missing = matrix_with_holes(X, feature_names)
+        matrix, names, has_missing, found = check_features(
+            X, feature_names, categories, category_numbers=category_numbers
+        )
         relevance, label_array, _ = read_preferences(Y, labels, ranks=ranks, orders=orders)
         if relevance.shape[0] != matrix.shape[0]:
             raise DataError(f"X has {matrix.shape[0]} rows but Y has {relevance.shape[0]}")
-        return cls(matrix, relevance, label_array, names).noting_missing(has_missing)
+        data = cls(matrix, relevance, label_array, names, categories=found)
+        return data.noting_missing(has_missing)
 
     @property
     def n_labels(self) -> int:
@@ -156,4 +165,5 @@ class LabelRankingData(PreferenceData):
     def stack(cls, parts: Sequence[LabelRankingData]) -> LabelRankingData:
         """The instances of several data sets with the same labels, one after the other."""
         X = stack_rows([part.X for part in parts])
+        cls._same_categories(parts)
         return replace(parts[0], X=X, relevance=np.concatenate([part.relevance for part in parts]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -15,14 +15,15 @@ from scipy import sparse
 from rankplug.data import tables
 from rankplug.data.arrays import (
     Matrix,
+    check_features,
     concatenate_ranges,
-    matrix_with_holes,
     real_array,
     real_vector,
     stack_rows,
     take_rows,
 )
 from rankplug.data.base import PreferenceData, Task
+from rankplug.data.categories import Categories
 from rankplug.data.queries import expand_group, group_queries
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
@@ -80,6 +81,7 @@ class RankingData(PreferenceData):
     query_column: str | None = None
     id_columns: tuple[str, ...] = ()
     zero_based: bool = False
+    categories: Categories = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -91,6 +93,8 @@ class RankingData(PreferenceData):
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
+        categories: Categories | None = None,
+        category_numbers: bool = False,
     ) -> RankingData:
         """Check the arrays and bring the rows of every query together.
 
@@ -110,6 +114,11 @@ class RankingData(PreferenceData):
             one for each query, where the rows of a query stand together.
         feature_names : sequence of str, optional
             Taken from the table's columns where `X` is a table.
+        categories : mapping of int to tuple, optional
+            By the number of a feature, its categories: known ones, of which an array holds the
+            codes 1, 2, .... If omitted, the categories of a table's columns are learnt.
+        category_numbers : bool, default=False
+            Whether columns of categories that are numbers are categories, too, or numbers.
 
         Raises
         ------
@@ -118,7 +127,9 @@ class RankingData(PreferenceData):
             weights vary in a query.
         """
         X, query_column = tables.without_query_column(X, qid is not None or group is not None)
-        matrix, names, has_missing = matrix_with_holes(X, feature_names)
+        matrix, names, has_missing, found = check_features(
+            X, feature_names, categories, category_numbers=category_numbers
+        )
         n_samples = matrix.shape[0]
         name = tables.name_of(qid) if query_column is None else tables.QUERY_COLUMN
         qid = query_column if qid is None else qid
@@ -133,7 +144,10 @@ class RankingData(PreferenceData):
         weight = None
         if sample_weight is not None:
             weight = _query_weight(sample_weight, query_ptr, query_ids, order)
-        data = cls(matrix, relevance, query_ptr, query_ids, weight, names, order, query_column=name)
+        data = cls(
+            matrix, relevance, query_ptr, query_ids, weight, names, order,
+            query_column=name, categories=found,
+        )  # fmt: skip
         return data.noting_missing(has_missing)
 
     @property
@@ -274,6 +288,7 @@ class RankingData(PreferenceData):
             query_column=self.query_column,
             id_columns=self.id_columns,
             zero_based=self.zero_based,
+            categories=self.categories,
         )
         return taken if self.has_missing else taken.noting_missing(False)
 
@@ -295,6 +310,7 @@ class RankingData(PreferenceData):
             query_column=parts[0].query_column,
             id_columns=parts[0].id_columns,
             zero_based=parts[0].zero_based,
+            categories=cls._same_categories(parts),
         )
 
 

@@ -100,10 +100,10 @@ def without_query_column(
 
 def column(table: Any, name: str) -> NDArray[Any]:
     """One column as a NumPy array; raises `DataError` if there is no such column."""
-    return _columns(table, [name])[0]
+    return columns(table, [name])[0]
 
 
-def _columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
+def columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
     """Several columns; the table's names are listed once, which can take longer than reading."""
     table = collected(table)
     names = column_names(table)
@@ -117,10 +117,11 @@ def _columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
                 raise DataError(
                     f"column {name!r} occurs {names.count(name)} times: rename one of them"
                 )
-    return [_read_column(table, name, positions[name]) for name in chosen]
+    return [read_column(table, name, positions[name]) for name in chosen]
 
 
-def _read_column(table: Any, name: str, position: int) -> NDArray[Any]:
+def read_column(table: Any, name: str, position: int) -> NDArray[Any]:
+    """The column of that name, at that position, as a NumPy array."""
     if hasattr(table, "iloc"):
         return np.asarray(table.iloc[:, position])
     if hasattr(table, "column_names"):  # Arrow: by position, a RecordBatch has zero-copy only
@@ -144,21 +145,26 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     chosen = known if names is None else list(names)
     _require_columns(table, chosen)
     if names is None:
-        found = [_read_column(table, name, j) for j, name in enumerate(known)]
+        found = [read_column(table, name, j) for j, name in enumerate(known)]
     else:
-        found = _columns(table, chosen)
-    columns = [numbers_or_same(values) for values in found]
+        found = columns(table, chosen)
+    arrays = [numbers_or_same(values) for values in found]
     wrong = [
-        f"{name} ({_kind(values)})"
-        for name, values in zip(chosen, columns, strict=True)
+        f"{name} ({kind_of(values)})"
+        for name, values in zip(chosen, arrays, strict=True)
         if values.dtype.kind not in "fiub"
     ]
     if wrong:
-        raise DataError(
-            f"feature columns that are not numbers: {', '.join(wrong)}; "
-            "encode them as numbers or leave them out"
-        )
-    return side_by_side(columns)
+        raise not_numbers(wrong)
+    return side_by_side(arrays)
+
+
+def not_numbers(columns: Sequence[str]) -> DataError:
+    """The error that these columns, each with what it holds, are no features."""
+    return DataError(
+        f"feature columns that are not numbers: {', '.join(columns)}; "
+        "encode them as numbers or leave them out"
+    )
 
 
 def columns_or_numbers(
@@ -174,7 +180,7 @@ def columns_or_numbers(
     _require_columns(table, names)
     if numeric:
         to_matrix(table, numeric)
-    return [numbers_or_same(values) for values in _columns(table, names)]
+    return [numbers_or_same(values) for values in columns(table, names)]
 
 
 def _require_columns(table: Any, names: Sequence[str]) -> None:
@@ -185,7 +191,7 @@ def _require_columns(table: Any, names: Sequence[str]) -> None:
         )
 
 
-def _kind(values: NDArray[Any]) -> str:
+def kind_of(values: NDArray[Any]) -> str:
     """What a column that is not numeric holds: the type of its first odd value, or its dtype."""
     if values.dtype.kind in "OT":
         odd = next((type(value).__name__ for value in values if not is_number(value)), "object")

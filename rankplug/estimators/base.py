@@ -210,7 +210,7 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         X = tables.collected(X)
         if reset:
             _warn_of_unnamed(X)
-        own = tables.is_table(X)  # converted here, as scikit-learn's errors name no columns
+        own = tables.is_table(X)  # its columns are read later, as scikit-learn's errors name none
         try:
             with np.errstate(over="ignore"):
                 checked = validate_data(
@@ -227,11 +227,24 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
             wrong = non_numeric_columns(X) if isinstance(X, np.ndarray) else None
             text = str(error).split("\n[")[0]  # without the whole array
             raise kind(f"{text}: {wrong}" if wrong else text) from None
-        return tables.to_matrix(X) if own else checked
+        return X if own else checked
 
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
+
+    def _reading(self, like: Data | None = None) -> dict[str, Any]:
+        """How features are read: as those of the data, or in `fit` anew, else as the model's."""
+        known: Any = like
+        if like is None:
+            return {
+                "feature_names": self._names(),
+                "category_numbers": self._new_solver().tags.categories,
+            }
+        return {
+            "feature_names": known.feature_names or self._names(),
+            "categories": known.categories,
+        }
 
     def _require_target(self, y: Any) -> None:
         if y is None:

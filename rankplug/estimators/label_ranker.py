@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -123,7 +124,9 @@ class LabelRanker(SolverEstimator):
                 raise DataError(f"Y has 1 class only, {only!r}: at least two are needed to rank")
         elif hasattr(self, "classes_"):
             del self.classes_
-        watch = {f"validation_{number}": self._data(*one[:2]) for number, one in enumerate(sets)}
+        watch = {
+            f"validation_{number}": self._data(*one[:2], data) for number, one in enumerate(sets)
+        }
         valid = list(watch.values())[-1] if watch else None
         return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
 
@@ -214,21 +217,24 @@ class LabelRanker(SolverEstimator):
             weights = real_vector(sample_weight, "sample_weight", len(scores))
         return mean_of_defined(values, weights, "row prefers a label")
 
-    def _data(self, X: Any, Y: Any) -> LabelRankingData:
-        """Data with the labels of the training data."""
-        return self._with_target(self._features(X), self._target(Y))
+    def _data(self, X: Any, Y: Any, like: LabelRankingData) -> LabelRankingData:
+        """Data with the labels and features of the training data."""
+        return self._with_target(self._features(X), self._target(Y), like)
 
     def _target(self, Y: Any) -> Preferences:
         """The relevance of the labels of the training data."""
         self._require_target(Y)
         return read_preferences(Y, known=self.labels_, ranks=self.ranks_, orders=self.orders_)
 
-    def _with_target(self, features: Any, target: Preferences) -> LabelRankingData:
-        return LabelRankingData.from_arrays(
+    def _with_target(
+        self, features: Any, target: Preferences, like: Any = None
+    ) -> LabelRankingData:
+        data = LabelRankingData.from_arrays(
             features,
             target.relevance,
             labels=target.labels,
             ranks=False,
             orders=False,
-            feature_names=self._names(),
+            **self._reading(like),
         )
+        return data if self._names() is not None else replace(data, feature_names=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -122,7 +123,7 @@ class Ranker(SolverEstimator):
         """
         solver, init = self._new_solver(), model_to_go_on_from(init)
         callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set, eval_qid)
-        data = self._data(X, y, qid, reset=True, group=group, sample_weight=sample_weight)
+        data = self._data(X, y, qid, group=group, sample_weight=sample_weight)
         if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
             warnings.warn(
                 f"neither qid nor group is given: all {data.n_samples} rows are ranked as one "
@@ -134,7 +135,9 @@ class Ranker(SolverEstimator):
         self.n_queries_in_ = data.n_queries
         if data.n_queries > 1:
             _warn_of_unknown_queries(sets)
-        watch = {f"validation_{number}": self._data(*one) for number, one in enumerate(sets)}
+        watch = {
+            f"validation_{number}": self._data(*one, like=data) for number, one in enumerate(sets)
+        }
         valid = list(watch.values())[-1] if watch else None
         return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
 
@@ -296,15 +299,20 @@ class Ranker(SolverEstimator):
         return mean_of_defined(values, data.weights, NO_RELEVANT_ROW)
 
     def _data(
-        self, X: Any, y: Any, qid: ArrayLike | None, *, reset: bool = False, **given: Any
+        self, X: Any, y: Any, qid: ArrayLike | None, *, like: Any = None, **given: Any
     ) -> RankingData:
-        """The checked data; `given` are other arguments of `RankingData.from_arrays`."""
+        """The checked data; `given` are other arguments of `RankingData.from_arrays`.
+
+        Features are learnt anew, unless they are to be like those of data or a model.
+        """
+        reset = like is None
         self._require_target(y)
         told = qid is not None or given.get("group") is not None
         X, column = tables.without_query_column(X, told, None if reset else self._names())
         features = self._features(X, reset=reset)
         qid = column if qid is None else qid
-        return RankingData.from_arrays(features, y, qid, feature_names=self._names(), **given)
+        data = RankingData.from_arrays(features, y, qid, **self._reading(like), **given)
+        return data if self._names() is not None else replace(data, feature_names=None)
 
 
 def _warn_of_unknown_queries(sets: list[tuple[Any, Any, Any]]) -> None:

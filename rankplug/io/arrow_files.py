@@ -168,9 +168,13 @@ def _record_batches(
 
 
 def _find_wrong_number(table: Any, name: str, may_be_missing: bool, first_row: int) -> str | None:
+    import pyarrow as pa
+
+    kind = table.schema.field(name).type
+    if pa.types.is_dictionary(kind) or pa.types.is_nested(kind):
+        return None  # categories and lists, which are read as features elsewhere
     values = tables.numbers_or_same(tables.column(table, name))
     if values.dtype.kind not in "fiub":
-        kind = table.schema.field(name).type
         return f" holds {kind}, not numbers: encode them as numbers or leave the column out"
     wrong = np.isinf(values) if may_be_missing else ~np.isfinite(values)
     if not wrong.any():

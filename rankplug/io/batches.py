@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Matrix, tables
+from rankplug.data import columns_of_features, tables
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io.columns import DEFAULT_LABEL, find_query_column, require_single, table_of
 from rankplug.io.companions import Companions, tell_companions
@@ -27,7 +27,8 @@ class Batch:
 
     Attributes
     ----------
-    X : ndarray or csr_array of shape (n_rows, n_features)
+    X : ndarray or csr_array of shape (n_rows, n_features), or Arrow table
+        A table if columns are free, or lists.
     qid : ndarray of shape (n_rows,) or None
         Query ids, as text if the file is text.
     fraction : float
@@ -36,7 +37,7 @@ class Batch:
         Columns that are passed on.
     """
 
-    X: Matrix
+    X: Any
     qid: NDArray[Any] | None
     fraction: float
     kept: Any = None
@@ -57,6 +58,7 @@ def read_batches(
     id_columns: Sequence[str] = (),
     batch_rows: int = 10_000,
     format: str | None = None,  # noqa: A002
+    free: Collection[str] = (),
 ) -> Iterator[Batch]:
     """Read a file in order, in memory for one batch.
 
@@ -89,6 +91,8 @@ def read_batches(
         Rows, or lines of svmlight text, to read at a time.
     format : str, optional
         One of `rankplug.io.FORMATS`; found out from the file if omitted.
+    free : collection of str
+        Features that may hold anything, such as text; the others are numbers.
 
     Raises
     ------
@@ -126,16 +130,17 @@ def read_batches(
             return
         table = table_of(file, stream, format_)
         there = table.column_names()
-        roles = _choose_columns(file, there, n_features, feature_names, qid, query_column)
+        roles = _choose_columns(file, there, n_features, feature_names, qid, query_column, free)
         kept = [name for name in id_columns if name in there] if ids is None else ids
         _require(file, kept, there)
         roles = replace(roles, kept=tuple(dict.fromkeys(kept)))
         require_single(file, roles.columns, there)
+        plain = not roles.free and roles.features == tuple(feature_names or roles.features)
         for rows, fraction in table.batches(roles, batch_rows):
             written = None if roles.ids is None else tables.column(rows, roles.ids)
             queries = beside.ids(n_rows, rows.num_rows, written)
             n_rows += rows.num_rows
-            X = tables.to_matrix(rows, roles.features)
+            X = tables.to_matrix(rows, roles.features) if plain else rows
             yield Batch(X, queries, fraction, rows.select(list(roles.kept)) if kept else None)
         beside.require_end(n_rows)
 
@@ -166,13 +171,15 @@ def _choose_columns(
     feature_names: Sequence[str] | None,
     qid: str | None,
     usual: str | None,
+    free: Collection[str],
 ) -> Roles:
     """The columns of the features, and that of the query ids."""
     qid = find_query_column(there, qid, feature_names, usual)
     _require(file, [] if qid is None else [qid], there)
-    names = tuple(feature_names or _find_unnamed(file, there, n_features, qid))
+    given = feature_names or _find_unnamed(file, there, n_features, qid)
+    names = columns_of_features(given, there)
     _require(file, names, there)
-    return Roles(names, ids=qid)
+    return Roles(names, ids=qid, free=tuple(name for name in names if name in free))
 
 
 def _require(file: object, names: Sequence[str], there: list[str]) -> None:

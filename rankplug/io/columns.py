@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rankplug.data import tables
+from rankplug.data import Categories, columns_of_features, read_features, recode, tables
 from rankplug.exceptions import DataError, DataWarning, nearest, warn_caller
 from rankplug.io.arrow_files import ArrowFile
 from rankplug.io.companions import Companions
@@ -24,12 +24,21 @@ DEFAULT_QID = "qid"
 
 
 class Columns(NamedTuple):
-    """The columns of some roles as arrays."""
+    """The columns of some roles as arrays, with names and categories of the features."""
 
     features: NDArray[Any]
     relevance: NDArray[np.float64]
     ids: NDArray[Any] | None
     weight: NDArray[np.float64] | None
+    names: tuple[str, ...]
+    categories: Categories
+
+
+class Known(NamedTuple):
+    """Features of other data, of which the same are to be read."""
+
+    names: Sequence[str] | None = None
+    categories: Categories | None = None
 
 
 @contextmanager
@@ -84,6 +93,7 @@ def read_columns(
     format_: str,
     choose: Callable[[list[str]], Roles],
     dtype: DTypeLike | None,
+    known: Known,
     companions: Sequence[Companions] | None = None,
 ) -> tuple[Roles, Columns]:
     """Columns of files, one file after the other, and their roles.
@@ -96,15 +106,17 @@ def read_columns(
         From the names of a file's columns to roles; raises `DataError` without the file's name.
     dtype : float32, float64 or None
         Of the features; None keeps float32 columns of Parquet and Arrow files.
+    known : Known
+        Those of data read before.
     companions : sequence of Companions, optional
         Of each file, whose ids are those of queries.
     """
     roles = common_roles(files, format_, choose)
-    parts = [_read(file, format_, roles, dtype) for file in files]
+    parts = [_read(file, format_, roles, dtype, known) for file in files]
     if companions is not None:
         pairs = zip(parts, companions, strict=True)
         parts = [_with_companions(part, roles, beside) for part, beside in pairs]
-    return roles, parts[0] if len(parts) == 1 else _concatenate(parts)
+    return roles, parts[0] if len(parts) == 1 else _concatenate(files, parts)
 
 
 def common_roles(
@@ -205,13 +217,13 @@ def _features(
     if features is None and like is None:
         return tuple(others), [] if others else ["no column is left for the features"]
     given = [features] if isinstance(features, str) else features
-    chosen = list(like or given or ())
+    chosen = list(() if like is None else columns_of_features(like, names)) or list(given or ())
     missing = [name for name in chosen if name not in names]
     wrong = [_unknown(missing, names, "features=[...]")] if missing else []
     wrong += [f"column {name!r} has two roles" for name in chosen if name in used]
     if not chosen or len(set(chosen)) < len(chosen):
         wrong.append("features must name at least one column, and none twice")
-    unseen = [] if like is None else [name for name in given or others if name not in like]
+    unseen = [] if like is None else [name for name in given or others if name not in chosen]
     if unseen:
         wrong.append(
             f"features unseen in training: {', '.join(unseen)}; drop these columns, or name the "
@@ -249,10 +261,16 @@ def require_single(file: InputFile, needed: Sequence[str], names: list[str]) -> 
         raise DataError(f"{file}: columns that occur more than once: {', '.join(twice)}")
 
 
-def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) -> Columns:
+def _read(
+    file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None, known: Known
+) -> Columns:
     with open_table(file, format_) as opened:
         table, ids = opened.read(roles)
-    features = tables.to_matrix(table, roles.features)
+    try:
+        read = read_features(table, known.names or roles.features, known.categories)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    features = read.matrix
     weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
     if dtype is not None:
         with np.errstate(over="ignore"):  # reported as infinite values later
@@ -262,6 +280,8 @@ def _read(file: InputFile, format_: str, roles: Roles, dtype: DTypeLike | None) 
         tables.to_matrix(table, roles.relevance).astype(np.float64, copy=False),
         ids,
         weight,
+        tuple(read.names),
+        read.categories,
     )
 
 
@@ -286,8 +306,28 @@ def require_one_weight(roles: Roles, beside: Companions) -> None:
         )
 
 
-def _concatenate(parts: Sequence[Columns]) -> Columns:
-    def join(arrays: tuple[Any, ...]) -> Any:
+def _concatenate(files: Sequence[InputFile], parts: Sequence[Columns]) -> Columns:
+    """The rows of all files; a category of one of them is one of all."""
+    first = parts[0]
+    for file, part in zip(files, parts, strict=True):
+        if part.names != first.names or part.categories.keys() != first.categories.keys():
+            raise DataError(
+                f"{files[0]} and {file} do not have the same features: lists must be of one "
+                "length, and categories be categories, in all files"
+            )
+    together = {
+        j: tuple(dict.fromkeys(one for part in parts for one in part.categories[j]))
+        for j in first.categories
+    }
+
+    def join(arrays: Sequence[Any]) -> Any:
         return None if arrays[0] is None else np.concatenate(arrays)
 
-    return Columns(*map(join, zip(*parts, strict=True)))
+    return Columns(
+        join([recode(part.features, part.categories, together) for part in parts]),
+        join([part.relevance for part in parts]),
+        join([part.ids for part in parts]),
+        join([part.weight for part in parts]),
+        first.names,
+        together,
+    )

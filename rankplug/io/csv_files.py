@@ -65,7 +65,7 @@ class CsvFile(TableFile):
         options = self._options(roles)
         try:
             with self.file.arrow_source(self.stream) as source:
-                table = _to_numbers(arrow_csv.read_csv(source(), **options))
+                table = _to_numbers(arrow_csv.read_csv(source(), **options), roles)
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             raise self._error(roles, str(error)) from None
         if table.num_rows == 0:
@@ -84,7 +84,8 @@ class CsvFile(TableFile):
             with self.file.arrow_source(self.stream) as source:
                 for block in arrow_csv.open_csv(source(), **options):
                     for start in range(max(0, first_row - row), block.num_rows, n_rows):
-                        table = _to_numbers(pa.Table.from_batches([block.slice(start, n_rows)]))
+                        part = pa.Table.from_batches([block.slice(start, n_rows)])
+                        table = _to_numbers(part, roles)
                         self._check(table, roles)
                         yield table, self.file.fraction_read()
                     row += block.num_rows
@@ -120,6 +121,7 @@ class CsvFile(TableFile):
 
         types = dict.fromkeys(roles.numbers, pa.float64())
         types.update(dict.fromkeys(self._boolean_columns(roles), pa.bool_()))
+        types.update(dict.fromkeys(roles.free, pa.string()))
         if roles.ids is not None:
             types[roles.ids] = pa.string()
         types |= {name: pa.string() for name in roles.kept if name not in types}
@@ -241,10 +243,16 @@ def _typed(texts: Any, decimal: str) -> Any:
     return texts
 
 
-def _to_numbers(table: Any) -> Any:
-    """The table with its booleans as numbers."""
+def _to_numbers(table: Any, roles: Roles) -> Any:
+    """The table with its booleans as numbers, and null where a free column has no value."""
     import pyarrow as pa
+    from pyarrow import compute
 
+    for name in roles.free:
+        texts = table.column(name)
+        missing = compute.is_in(texts, pa.array(_MISSING))
+        texts = compute.if_else(missing, pa.scalar(None, pa.string()), texts)
+        table = table.set_column(table.column_names.index(name), name, texts)
     if pa.bool_() not in table.schema.types:
         return table
     fields = [

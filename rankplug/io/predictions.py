@@ -116,6 +116,7 @@ def predict_file(
         ids=ids,
         id_columns=(*model.id_columns, *(DOCUMENT_COLUMNS if makes_run else ())),
         batch_rows=batch_rows,
+        free={model.feature_names[j] for j in model.free_features()} if model.feature_names else (),
     )
     n_rows = 0
     writer: Any = run_writer if makes_run else table_writer

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from rankplug.data import (
+    Categories,
     LabelRankingData,
     Matrix,
     RankingData,
@@ -20,7 +21,7 @@ from rankplug.data import (
     relevance_of_ranks,
 )
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.io.columns import DEFAULT_QID, label_roles, query_roles, read_columns
+from rankplug.io.columns import DEFAULT_QID, Known, label_roles, query_roles, read_columns
 from rankplug.io.companions import Companions, find_companions, refuse_companions
 from rankplug.io.files import InputFile, Notation, Paths, input_files, refuse_unfit
 from rankplug.io.prepared import is_folder, open_prepared
@@ -114,9 +115,11 @@ def read_data(
     named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
     choose = partial(query_roles, **named, features=features, like=form.feature_names)
     companions = find_companions(files, format_)
-    roles, columns = read_columns(files, format_, choose, form.dtype, companions)
+    roles, columns = read_columns(files, format_, choose, form.dtype, form.known, companions)
     X, relevance = form.shape(columns.features), columns.relevance[:, 0]
-    data = _ranking_data(companions, X, relevance, columns.ids, columns.weight, roles.features)
+    data = _ranking_data(
+        companions, X, relevance, columns.ids, columns.weight, columns.names, columns.categories
+    )
     ids_column = roles.ids or (None if columns.ids is None else DEFAULT_QID)
     return replace(data, query_column=ids_column)
 
@@ -183,8 +186,8 @@ def read_label_data(
         raise ParameterError("orders=True needs the name of the column of orders: labels='...'")
     refuse_unfit(format_, n_features=n_features)
     choose = partial(label_roles, labels=labels, features=features, like=form.feature_names)
-    roles, columns = read_columns(files, format_, choose, form.dtype)
-    form = replace(form, feature_names=roles.features)
+    roles, columns = read_columns(files, format_, choose, form.dtype, form.known)
+    form = replace(form, feature_names=columns.names, categories=columns.categories)
     X = form.shape(columns.features)
     if columns.ids is not None:
         return _class_data(where, X, columns.ids, form, like, orders=orders)
@@ -196,7 +199,8 @@ def read_label_data(
         relevance,
         labels=roles.relevance,
         ranks=None if ranks is None else False,
-        feature_names=roles.features,
+        feature_names=columns.names,
+        categories=columns.categories,
     )
 
 
@@ -208,6 +212,12 @@ class _Form:
     feature_names: Sequence[str] | None
     dense: bool | None
     dtype: DTypeLike | None
+    categories: Categories | None = None
+
+    @property
+    def known(self) -> Known:
+        """The features of the data that these are to be like."""
+        return Known(self.feature_names, self.categories)
 
     @classmethod
     def of(
@@ -240,6 +250,7 @@ class _Form:
             like.feature_names,
             not sparse.issparse(like.X) if dense is None else dense,
             like.X.dtype if dtype is None else dtype,
+            like.categories,
         )
 
     def read_text(
@@ -282,11 +293,17 @@ def _ranking_data(
     ids: NDArray[Any] | None,
     weight: NDArray[np.float64] | None,
     feature_names: Sequence[str] | None,
+    categories: Categories | None = None,
 ) -> RankingData:
     told = [str(one.weights_file) for one in companions if one.weights_file is not None]
     try:
         return RankingData.from_arrays(
-            X, relevance, ids, sample_weight=weight, feature_names=feature_names
+            X,
+            relevance,
+            ids,
+            sample_weight=weight,
+            feature_names=feature_names,
+            categories=categories,
         )
     except DataError as error:
         raise DataError(f"{', '.join(told)}: {error}" if told else str(error)) from None
@@ -322,7 +339,12 @@ def _class_data(
         raise DataError(f"{where}: {error}") from None
     if like is None or not read.are_classes:
         return LabelRankingData.from_arrays(
-            X, read.relevance, labels=read.labels, ranks=False, feature_names=form.feature_names
+            X,
+            read.relevance,
+            labels=read.labels,
+            ranks=False,
+            feature_names=form.feature_names,
+            categories=form.categories,
         )
     labels = like.labels
     if classes.dtype.kind != labels.dtype.kind:
@@ -332,7 +354,11 @@ def _class_data(
         raise DataError(f"{where}: classes unseen in training: {', '.join(map(str, unseen))}")
     relevance = classes[:, np.newaxis] == labels
     return LabelRankingData.from_arrays(
-        X, relevance, labels=like.labels, feature_names=form.feature_names
+        X,
+        relevance,
+        labels=like.labels,
+        feature_names=form.feature_names,
+        categories=form.categories,
     )
 
 

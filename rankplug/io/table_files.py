@@ -19,7 +19,8 @@ class Roles:
 
     `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
     text, and columns that are `kept` are passed on, whatever they hold. Features may be missing
-    and, with `partial`, relevance.
+    and, with `partial`, relevance. Those that are `free` may hold anything, and are read as they
+    are.
     """
 
     features: tuple[str, ...]
@@ -28,6 +29,7 @@ class Roles:
     weight: str | None = None
     partial: bool = False
     kept: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
 
     @property
     def complete_numbers(self) -> tuple[str, ...]:
@@ -38,7 +40,8 @@ class Roles:
     @property
     def partial_numbers(self) -> tuple[str, ...]:
         """Columns of numbers in which values may be missing."""
-        return (*(self.relevance if self.partial else ()), *self.features)
+        numbers = (name for name in self.features if name not in self.free)
+        return (*(self.relevance if self.partial else ()), *numbers)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -49,7 +52,7 @@ class Roles:
     def columns(self) -> tuple[str, ...]:
         """All columns."""
         ids = () if self.ids is None else (self.ids,)
-        return tuple(dict.fromkeys((*self.numbers, *ids, *self.kept)))
+        return tuple(dict.fromkeys((*self.numbers, *self.free, *ids, *self.kept)))
 
 
 class TableFile(ABC):

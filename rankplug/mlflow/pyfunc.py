@@ -14,7 +14,7 @@ from mlflow.types.schema import AnyType
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import tables
+from rankplug.data import list_columns, tables
 from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.mlflow._private import params_of_the_caller
 from rankplug.models import Model, answers
@@ -166,7 +166,12 @@ def default_signature(model: Model, *, any_input: bool = False) -> ModelSignatur
     if not any_input and model.feature_names is not None:
         anything = AnyType()  # type: ignore[no-untyped-call]
         columns: list[ColSpec | TensorSpec]
-        columns = [ColSpec(anything, name) for name in model.feature_names]
+        lists = list_columns(model.feature_names)
+        columns = [ColSpec(anything, name, required=False) for name in lists]  # or one by one
+        columns += [
+            ColSpec(anything, name, required=name.rpartition("[")[0] not in lists)
+            for name in model.feature_names
+        ]
         more = [name for name in query_columns(model) if name not in model.feature_names]
         columns += [ColSpec(anything, name, required=False) for name in more]
         inputs = Schema(columns)

@@ -10,12 +10,13 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Matrix, matrix_with_holes, refuse_missing, tables
+from rankplug.data import Categories, Matrix, check_features, refuse_missing, tables
 from rankplug.exceptions import DataError
 from rankplug.models.header import write_header
 from rankplug.system.files import new_folder
@@ -41,6 +42,9 @@ class Model(ABC):
         data have them, they stand beside the predictions.
     zero_based : bool
         Whether the indices of svmlight text began at 0 in training.
+    categories : mapping of int to tuple
+        By the number of a feature, the categories that it had in training. Arrays of numbers hold
+        their codes 1, 2, ...; whatever is no category is missing.
     """
 
     kind: ClassVar[str]
@@ -49,6 +53,11 @@ class Model(ABC):
     query_column: str | None = None
     id_columns: tuple[str, ...] = ()
     zero_based: bool = False
+    categories: Categories = MappingProxyType({})
+
+    def free_features(self) -> set[int]:
+        """The features that may hold text and the like; the others are numbers."""
+        return set(self.categories)
 
     @property
     def takes_missing_values(self) -> bool:
@@ -97,7 +106,7 @@ class Model(ABC):
     def _checked(self, X: Any) -> Matrix:
         """The rows as `_predict` takes them; raises as `predict`."""
         names = self.feature_names if tables.is_table(X) else None
-        matrix, _, has_missing = matrix_with_holes(X, names)
+        matrix, _, has_missing, _ = check_features(X, names, self.categories)
         if matrix.shape[1] != self.n_features:
             raise DataError(
                 f"X has {matrix.shape[1]} features, but the model is expecting "
@@ -148,8 +157,9 @@ class Model(ABC):
                 content = self._write(folder)
                 features = self.n_features, self.feature_names
                 columns = self.query_column, self.id_columns
+                told = self.categories, content
                 zero_based = self.zero_based
-                write_header(folder, self.kind, *features, *columns, content, zero_based=zero_based)
+                write_header(folder, self.kind, *features, *columns, *told, zero_based=zero_based)
         except OSError as error:
             if error.filename is not None or error.errno is None:
                 raise

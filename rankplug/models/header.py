@@ -29,6 +29,7 @@ def write_header(
     feature_names: tuple[str, ...] | None,
     query_column: str | None,
     id_columns: tuple[str, ...],
+    categories: Mapping[int, tuple[Any, ...]],
     model: Mapping[str, Any],
     *,
     zero_based: bool,
@@ -49,6 +50,8 @@ def write_header(
         header["id_columns"] = id_columns
     if zero_based:
         header["zero_based"] = True
+    if categories:
+        header["categories"] = [[j, list(values)] for j, values in categories.items()]
     header["sha256"] = _content_sha256(header)
     (folder / HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
 

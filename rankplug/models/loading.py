@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from rankplug.data import check_categories
 from rankplug.exceptions import DataError, ModelFormatError, nearest
 from rankplug.models.base import Model
 from rankplug.models.header import HEADER, check_content, check_files, check_names, read_header
@@ -34,6 +35,7 @@ def load_model(path: str | Path) -> Model:
         model.query_column = header.get("query_column")
         model.id_columns = tuple(header.get("id_columns") or ())
         model.zero_based = header.get("zero_based", False)
+        model.categories = check_categories(header.get("categories"), model.n_features)
     except DataError as error:
         raise ModelFormatError(f"{folder}: {error}") from None
     if model.n_features != header["n_features"] or model.n_features < 1:

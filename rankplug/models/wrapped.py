@@ -20,6 +20,7 @@ from rankplug.data import (
     fill_missing,
     fit_imputing,
     fit_scaling,
+    recode,
     row_blocks,
 )
 from rankplug.exceptions import DataError, ModelFormatError
@@ -75,14 +76,36 @@ def scaling_for(
             f"scale: {scale}, but the training data were scaled already when they were prepared: "
             "leave out scale"
         )
+    coded = np.array([*data.categories], dtype=np.int64)
     if impute == "none":
-        return fit_scaling(data.X, scale) if done is None else done
+        scaling = fit_scaling(data.X, scale) if done is None else done
+        return None if scaling is None else _leave_codes(scaling, coded)
     fill = fit_imputing(data.X, impute)
+    fill[coded] = [_most_frequent(data.X[:, j]) for j in coded]
     if done is not None:
         fill = fill / done.factor + (0.0 if done.shift is None else done.shift)
         return replace(done, fill=fill)
     scaling = fit_scaling(fill_missing(data.X, fill), scale)
-    return replace(scaling or Scaling(None, np.ones(data.n_features)), fill=fill)
+    scaling = _leave_codes(scaling or Scaling(None, np.ones(data.n_features)), coded)
+    return replace(scaling, fill=fill)
+
+
+def _leave_codes(scaling: Scaling, coded: NDArray[np.int64]) -> Scaling:
+    """The scaling, which leaves the codes of categories as they are."""
+    if not len(coded):
+        return scaling
+    factor, shift = scaling.factor.copy(), scaling.shift
+    factor[coded] = 1.0
+    if shift is not None:
+        shift = shift.copy()
+        shift[coded] = 0.0
+    return Scaling(shift, factor, scaling.fill)
+
+
+def _most_frequent(codes: Any) -> float:
+    """The code that most rows have; 1 if all are missing."""
+    there = codes[~np.isnan(codes)].astype(np.int64)
+    return float(np.bincount(there).argmax()) if len(there) else 1.0
 
 
 def predict_data(model: Model, data: Data) -> NDArray[np.float64]:
@@ -92,6 +115,9 @@ def predict_data(model: Model, data: Data) -> NDArray[np.float64]:
     `ScaledModel` as they are if it scales alike; for other models their scaling is undone, up to
     rounding.
     """
+    if dict(model.categories) != dict(data.categories):
+        known = model.categories
+        data = replace(data, X=recode(data.X, data.categories, known), categories=known)
     scaling = data.scaling
     if scaling is None:
         return model.predict(data.X)
@@ -113,6 +139,7 @@ class WrappedModel(Model):
         self.model = model
         self.requires = model.requires
         self.query_column = model.query_column
+        self.categories = model.categories
         self.id_columns = model.id_columns
         self.zero_based = model.zero_based
 

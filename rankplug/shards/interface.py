@@ -7,8 +7,9 @@ the workers of a cluster.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -83,6 +84,8 @@ class RemoteRankingData(ABC):
     feature_names : tuple of str or None
     has_missing : bool
         Whether a feature of some row is missing (NaN).
+    categories : mapping of int to tuple
+        Of features, as of `RankingData`.
     query_column : str or None
         The column that held the query ids, if it had a name.
     n_labels : None
@@ -95,6 +98,7 @@ class RemoteRankingData(ABC):
     n_queries: int
     feature_names: tuple[str, ...] | None
     has_missing: bool = False
+    categories: Mapping[int, tuple[Any, ...]] = MappingProxyType({})
     query_column: str | None = None
 
     @abstractmethod

@@ -14,13 +14,20 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from rankplug.data import LabelRankingData, RankingData, describe_missing, tables
+from rankplug.data import LabelRankingData, RankingData, tables
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError, warn_caller
 from rankplug.metrics import parse_metric
 from rankplug.models import Model
 from rankplug.parameters import Declared, OpenParameters, Optional, Real, check_parameters
 from rankplug.shards import RemoteRankingData
-from rankplug.solver.inputs import AnyData, Data, check_validation, initial_model
+from rankplug.solver.inputs import (
+    AnyData,
+    Data,
+    check_kinds,
+    check_kinds_beside,
+    check_validation,
+    initial_model,
+)
 from rankplug.solver.monitor import Callback, Monitor
 from rankplug.solver.result import Objective, SolverResult, SolverTags, tells_apart
 from rankplug.system.cores import physical_memory
@@ -174,7 +181,7 @@ class Solver(Declared, ABC):
         watch = watch or {}
         for one in (valid, *watch.values()):
             check_validation(data, one)
-        self._check_missing_beside(valid, watch)
+        check_kinds_beside(self, valid, watch)
         model = initial_model(self.name, self.tags, data, init)
         check_parameters("solve", {"time_limit": Optional(Real(0))}, {"time_limit": time_limit})
         named = getattr(self, "eval_metric", None)
@@ -196,26 +203,8 @@ class Solver(Declared, ABC):
             self._check_remote(data)
         else:
             self._check_local(data)
-        self._check_missing(data)
+        check_kinds(self, data)
         data.require_pairs()
-
-    def _check_missing(self, data: AnyData, hold: str = "the data hold") -> None:
-        """Refuse features that are missing, unless the solver can do with them."""
-        if not data.has_missing or self.takes_missing_values():
-            return
-        found = describe_missing(data.count_missing(), data.feature_names)
-        raise DataError(
-            f"{self.name} takes no missing values, but {hold} {found}. Fill them in as a part of "
-            "the model, make_pipeline(SimpleImputer(), StandardScaler(), Ranker(...)), or take a "
-            "solver that takes them, such as xgboost-pairwise or lightgbm-lambdarank"
-        )
-
-    def _check_missing_beside(self, valid: Data | None, watch: Mapping[str, Data]) -> None:
-        """The same of the data that the solver, or its model, sees while it trains."""
-        if valid is not None and self.tags.validation:
-            self._check_missing(valid, "the validation data hold")
-        for name, data in watch.items():
-            self._check_missing(data, f"the data {name!r} that are watched hold")
 
     def _check_remote(self, data: RemoteRankingData) -> None:
         if not self.tags.distributed:
@@ -303,6 +292,7 @@ class Solver(Declared, ABC):
         if reason is not None:
             warn_caller(f"{self.name}: {reason}")
         result.model.feature_names = data.feature_names
+        result.model.categories = dict(data.categories)
         if not isinstance(data, LabelRankingData) and data.n_queries > 1:
             result.model.query_column = data.query_column or tables.QUERY_COLUMN
         result.model.id_columns = getattr(data, "id_columns", ())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from rankplug.data import LabelRankingData, RankingData
+from rankplug.data import LabelRankingData, RankingData, describe_categories, describe_missing
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import Model
 from rankplug.shards import RemoteRankingData
@@ -33,6 +34,41 @@ def check_validation(data: AnyData, valid: Data | None) -> None:
             f"the validation data have {valid.n_features} features, the training data "
             f"{data.n_features}"
         )
+    if dict(valid.categories) != dict(data.categories):
+        raise DataError(
+            "the validation data have other categories than the training data: make them with "
+            "those, as read_data(..., like=train) and eval_set of Ranker.fit do"
+        )
+
+
+def check_kinds(solver: Any, data: AnyData, hold: str = "the data hold") -> None:
+    """Refuse features that are missing, or categories, unless the solver can do with them."""
+    pipeline = "make_pipeline({}, Ranker(...))"
+    if data.has_missing and not solver.takes_missing_values():
+        found = describe_missing(data.count_missing(), data.feature_names)
+        remedy = pipeline.format("SimpleImputer(), StandardScaler()")
+        raise DataError(
+            f"{solver.name} takes no missing values, but {hold} {found}. Fill them in as a part of "
+            f"the model, {remedy}, or by impute='median' of a recipe or study, or take a solver "
+            "that takes them, such as xgboost-pairwise or lightgbm-lambdarank"
+        )
+    if data.categories and not solver.tags.categories:
+        found = describe_categories(data.categories, data.feature_names)
+        encoder = "OneHotEncoder(handle_unknown='ignore')"
+        remedy = pipeline.format(f"make_column_transformer(({encoder}, [...]), ...)")
+        raise DataError(
+            f"{solver.name} takes no categories, but {hold} feature columns that are not numbers: "
+            f"{found}. Encode them as a part of the model, {remedy}, or take a solver that takes "
+            "them, such as xgboost-pairwise or lightgbm-lambdarank"
+        )
+
+
+def check_kinds_beside(solver: Any, valid: Data | None, watch: Mapping[str, Data]) -> None:
+    """The same of the data that the solver, or its model, sees while it trains."""
+    if valid is not None and solver.tags.validation:
+        check_kinds(solver, valid, "the validation data hold")
+    for name, data in watch.items():
+        check_kinds(solver, data, f"the data {name!r} that are watched hold")
 
 
 def initial_model(
@@ -60,6 +96,8 @@ def initial_model(
         raise ParameterError(
             f"init has {model.n_features} features but the data have {data.n_features}"
         )
+    if dict(model.categories) != dict(data.categories):
+        raise ParameterError("init has other categories of its features than the data")
     if model.n_labels != data.n_labels:
         scored, asked = _name_scored(model.n_labels), _name_scored(data.n_labels)
         raise ParameterError(f"init scores {scored} but the data ask for {asked}")

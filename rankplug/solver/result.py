@@ -51,6 +51,8 @@ class SolverTags:
     missing_values : bool
         Takes features that are missing (NaN), and its models predict where some are. Where that
         depends on parameters, `Solver.takes_missing_values` says it.
+    categories : bool
+        Takes columns of categories, as codes 1, 2, ... (see `PreferenceData.categories`).
     distributed : bool
         Takes `RemoteRankingData`, as it sees data through `rankplug.objectives.open_pairs` only, or
         knows how to work on a cluster.
@@ -72,6 +74,7 @@ class SolverTags:
     one_query: bool = False
     validation: bool = False
     missing_values: bool = False
+    categories: bool = False
     distributed: bool = False
     learns: bool = True
     requires: tuple[str, ...] = ()

@@ -159,11 +159,11 @@ def ids_of(data):
 
 def test_columns_that_are_not_numbers_are_named(client, films):
     dates = pd.date_range("2024-01-01", periods=len(films))
-    pairs = pd.Series([[1.0, 2.0]] * len(films), index=films.index)
+    pairs = pd.Series([[1.0], *[[1.0, 2.0]] * (len(films) - 1)], index=films.index)
     frame = films.assign(title="a film", day=dates, pair=pairs)
     table = in_partitions(frame)
     X = table[[*F, "title", "day", "pair"]]
-    said = r"not numbers: title \(text\), day \(datetime64.*\), pair \((list|text)\)"
+    said = r"not numbers: title \(text\), day \(datetime64.*\), pair \((lists of .*|text)\)"
     with pytest.raises(DataError, match=rf"partition 0: .*{said}"):
         Ranker(client=client).fit(X, table["stars"], qid=table["user"])
     converted = dd.from_pandas(frame, npartitions=2)
@@ -230,3 +230,26 @@ def test_weights_of_queries_that_do_not_fit_are_refused(client, films):
         Ranker(client=client).fit(
             table[F], table["stars"], qid=table["user"], sample_weight=np.ones(30)
         )
+
+
+def test_categories_and_lists_are_features_on_a_cluster(client, films):
+    kind = pd.Categorical(np.where(films.stars > 1, "drama", "farce"), ["drama", "farce"])
+    frame = films.assign(kind=kind, pair=films[F].to_numpy().tolist())
+    table = in_partitions(frame)
+    trees = make_solver("xgboost-pairwise", n_estimators=5, n_threads=1)
+    ranker = Ranker(trees, client=client).fit(
+        table[["year", "kind"]], table["stars"], qid=table["user"]
+    )
+    assert ranker.model_.categories == {1: ("drama", "farce")}
+    found = np.asarray(ranker.predict(table[["year", "kind"]]).compute())
+    np.testing.assert_array_equal(found, ranker.model_.predict(frame[["year", "kind"]]))
+    assert found[films.stars > 1].mean() > found[films.stars <= 1].mean() + 0.3
+    with pytest.raises(DataError, match=r"tree-tron takes no categories.*kind"):
+        Ranker(client=client).fit(table[["year", "kind"]], table["stars"], qid=table["user"])
+    linear = Ranker(SOLVER, client=client).fit(table[["pair"]], table["stars"], qid=table["user"])
+    assert linear.model_.feature_names == ("pair[0]", "pair[1]")
+    plain = Ranker(SOLVER, client=client).fit(table[F], table["stars"], qid=table["user"])
+    np.testing.assert_array_equal(
+        np.asarray(linear.predict(table[["pair"]]).compute()),
+        np.asarray(plain.predict(table[F]).compute()),
+    )

@@ -550,8 +550,6 @@ def test_masked_labels_are_refused_and_masks_of_nothing_are_not():
 
 
 NO_NUMBERS = {
-    "lists": ([[1, 2], [3, 4]], "v (list)"),
-    "categories": (pd.Categorical(["a", "b"]), "v (text)"),
     "times": (pd.to_datetime(["2020", "2021"]), "v (datetime64"),
     "dates": ([day(1), day(2)], "v (date)"),
     "durations": (pd.to_timedelta([1, 2]), "v (timedelta64"),

@@ -133,7 +133,8 @@ def test_validation_data_may_have_holes_where_training_data_may():
     early = make_solver("xgboost-pairwise", n_estimators=5, early_stopping_rounds=2, n_threads=1)
     Ranker(early).fit(FRAME, Y, qid=QID, eval_set=(FRAME, Y), eval_qid=QID)
     whole = FRAME.fillna(0)
-    Ranker("tree-tron").fit(whole, Y, qid=QID, eval_set=(FRAME, Y), eval_qid=QID)  # left aside
+    with pytest.raises(DataError, match=r"'validation_0' that are watched hold .* missing"):
+        Ranker("tree-tron").fit(whole, Y, qid=QID, eval_set=(FRAME, Y), eval_qid=QID)
     linear = make_solver("linear-then-boost", n_estimators=5, early_stopping_rounds=2)
     with pytest.raises(DataError, match=r"validation data hold .* missing values"):
         Ranker(linear).fit(whole, Y, qid=QID, eval_set=(FRAME, Y), eval_qid=QID)

@@ -195,7 +195,10 @@ class TableInput(Input):
         n_rows = max(1, _CELLS_AT_ONCE // len(self.roles.numbers))
         with open_table(file, self.format) as opened:
             for table, fraction in opened.batches(self.roles, n_rows, start.rows):
-                features = tables.to_matrix(table, self.roles.features)
+                try:
+                    features = tables.to_matrix(table, self.roles.features)
+                except DataError as error:
+                    raise DataError(f"{file} cannot be prepared: {error}") from None
                 beside, place = self.companions[start.file], (position.rows, table.num_rows)
                 ids = beside.ids(*place, self._ids(file, table, position.rows))
                 told = beside.weights(*place)
