@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -100,7 +100,11 @@ class ArrowFile(TableFile):
                     # A buffered file stays in memory as a whole, also when it is read in batches.
                     yield parquet.ParquetFile(source, pre_buffer=False)
                 else:
-                    yield ipc.open_file(source)
+                    # No threads: where none can be started, Arrow ends the process.
+                    options = ipc.IpcReadOptions(use_threads=False)
+                    yield ipc.open_file(source, options=options)
+        except MemoryError:  # one of Arrow's among them
+            raise
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise DataError(f"{self.file} is not a valid {self.format} file: {error}") from None
 
@@ -109,8 +113,10 @@ class ArrowFile(TableFile):
         import pyarrow as pa
 
         if is_plain(self.stream):
-            opener = pa.memory_map if mapped else pa.OSFile
-            return opener(os.fsencode(self.file.path))
+            name = os.fsencode(self.file.path)
+            with suppress(OSError):  # where addresses are short, it is read instead
+                return pa.memory_map(name) if mapped else pa.OSFile(name)
+            return pa.OSFile(name)
         self.stream.seek(0)
         content = pa.BufferOutputStream()
         while block := self.stream.read(_COPY_BYTES):

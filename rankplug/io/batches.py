@@ -16,6 +16,7 @@ from rankplug.io.columns import DEFAULT_LABEL, find_query_column, require_single
 from rankplug.io.companions import Companions, tell_companions
 from rankplug.io.files import InputFile, Notation, refuse_unfit, require_format
 from rankplug.io.prepared import PreparedFolder, is_folder, open_prepared
+from rankplug.io.shortage import names_shortage_of_batches
 from rankplug.io.svmlight import svmlight_batches
 from rankplug.io.table_files import Roles
 from rankplug.parameters import Integer, check_parameters
@@ -43,6 +44,7 @@ class Batch:
     kept: Any = None
 
 
+@names_shortage_of_batches
 def read_batches(
     path: str | os.PathLike[str],
     *,

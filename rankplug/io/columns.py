@@ -17,6 +17,7 @@ from rankplug.io.arrow_files import ArrowFile
 from rankplug.io.companions import Companions
 from rankplug.io.csv_files import CsvFile
 from rankplug.io.files import InputFile, Notation
+from rankplug.io.shortage import names_shortage
 from rankplug.io.table_files import Roles, TableFile
 
 DEFAULT_LABEL = "label"
@@ -55,6 +56,7 @@ def table_of(file: InputFile, stream: BinaryIO, format_: str) -> TableFile:
     return ArrowFile(file, stream, format_)
 
 
+@names_shortage
 def read_table(
     path: str | os.PathLike[str],
     format_: str | None = None,

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.io.compression import OPENERS, SUFFIXES, Lent, decompress
 from rankplug.io.encodings import LONGEST_LINE, plain_text
+from rankplug.io.shortage import is_shortage, require_threads
 from rankplug.parameters import Choice, Optional, check_parameters
 
 FORMATS = ("svmlight", "csv", "parquet", "arrow")
@@ -117,6 +118,7 @@ class InputFile:
         try:
             with self.path.open("rb") as self._raw:
                 self._tell = self._raw.tell
+                require_threads()
                 content, inner = decompress(self._raw, str(self))
                 self._name = self.path if inner is None else Path(inner)
                 with content:
@@ -126,6 +128,8 @@ class InputFile:
         except FileNotFoundError:
             raise DataError(f"{self}: no such file{self._similar()}") from None
         except _DAMAGES as error:
+            if isinstance(error, OSError) and is_shortage(error):
+                raise
             if isinstance(error, OSError) and error.strerror:
                 raise DataError(f"{self} cannot be read: {error.strerror}") from error
             raise DataError(

@@ -25,12 +25,14 @@ from rankplug.io.columns import DEFAULT_QID, Known, label_roles, query_roles, re
 from rankplug.io.companions import Companions, find_companions, refuse_companions
 from rankplug.io.files import InputFile, Notation, Paths, input_files, refuse_unfit
 from rankplug.io.prepared import is_folder, open_prepared
+from rankplug.io.shortage import names_shortage
 from rankplug.io.svmlight import read_svmlight
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
 
 _FLOAT_TYPES = ("float32", "float64", np.float32, np.float64)
 
 
+@names_shortage
 def read_data(
     path: Paths,
     *,
@@ -124,6 +126,7 @@ def read_data(
     return replace(data, query_column=ids_column)
 
 
+@names_shortage
 def read_label_data(
     path: Paths,
     *,

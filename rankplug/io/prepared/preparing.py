@@ -39,6 +39,7 @@ from rankplug.io.prepared.npy import GrowingFiles
 from rankplug.io.prepared.queries import QueryLog, read_order
 from rankplug.io.prepared.raw_rows import RawRows, append_piece
 from rankplug.io.prepared.sealing import arrange, needs_arranging, seal
+from rankplug.io.shortage import is_shortage, names_shortage_of_preparation
 from rankplug.parameters import Choice, Integer, Optional, check_parameters
 
 _SHARD_BYTES = 1 << 27  # 128 MB: some of them fit into the memory of any worker
@@ -54,6 +55,7 @@ _ARGUMENTS = {
 }
 
 
+@names_shortage_of_preparation
 def prepare(
     paths: Paths,
     output: str | os.PathLike[str],
@@ -274,7 +276,7 @@ def _require_scalable(scale: ScaleName, input_: Input, state: State) -> None:
 
 def _comes_again(error: BaseException) -> bool:
     """Whether the same call fails again: wrong data stay wrong, a full disk may have room again."""
-    return isinstance(error, DataError) and not isinstance(error.__cause__, OSError)
+    return isinstance(error, DataError) and not isinstance(error.__cause__, OSError | MemoryError)
 
 
 @contextmanager
@@ -282,6 +284,8 @@ def _disk_errors_in_words(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_shortage(error):
+            raise
         kept = f"; the same call goes on with what is done, kept in {partial_of(target)}"
         raise DataError(
             f"{target} cannot be written: {error.strerror or error}"
