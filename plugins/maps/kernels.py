@@ -82,8 +82,9 @@ class FittedNystroem(FittedMap):
     @classmethod
     def _read(cls, folder: Path, header: Mapping[str, Any]) -> FittedNystroem:
         arrays = load_numbers(folder / _FILE, "landmarks", "whitening")
-        landmarks, n = arrays["landmarks"], len(arrays["landmarks"])
-        if landmarks.ndim != 2 or arrays["whitening"].shape != (n, n) or n == 0:
+        landmarks = arrays["landmarks"]
+        n = len(landmarks) if landmarks.ndim == 2 else 0
+        if n == 0 or arrays["whitening"].shape != (n, n):
             raise ModelFormatError(f"{folder / _FILE}: the arrays do not fit together")
         return cls(gamma=_read_gamma(folder, header), **arrays)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import Block, JoinedMatrix, Matrix, OneHotMatrix, PreferenceData
-from rankplug.exceptions import ModelFormatError
+from rankplug.exceptions import ModelFormatError, RankplugError
 from rankplug.maps.base import FeatureMap, FittedMap, Fitting
 from rankplug.parameters import Parameter
 
@@ -96,7 +96,10 @@ class FittedJoin(FittedMap):
             factor = one.get("factor") if fits else None
             if not isinstance(factor, float) or not 0.0 < factor < np.inf:
                 raise ModelFormatError(f"{folder}: map {k} is not described in the header")
-            fitted = map_class(str(one.get("map"))).fitted
+            try:
+                fitted = map_class(str(one.get("map"))).fitted
+            except RankplugError as error:
+                raise ModelFormatError(f"{folder}: {error}") from None
             parts.append(unpack(fitted, folder, f"map{k}", one["content"]))
             factors.append(factor)
         if len({part.n_features for part in parts}) > 1:
@@ -196,11 +199,13 @@ def unpack(cls: type[Any], folder: Path, prefix: str, content: Mapping[str, Any]
     named = isinstance(files, list) and all(isinstance(name, str) for name in files)
     if not named or not isinstance(header, dict):
         raise ModelFormatError(f"{folder}: {prefix} is not described in the header")
+    # Only what lies in the folder: a name may be a path that leads out of it, or no name at all.
+    there = {file.name for file in folder.iterdir() if file.is_file() and not file.is_symlink()}
     with tempfile.TemporaryDirectory() as own:
         for name in files or ():
-            source = folder / f"{prefix}-{name}"
-            # Of the names in the folder only; a path would lead out of it.
-            if Path(name).name != name or source.is_symlink() or not source.is_file():
-                raise ModelFormatError(f"{folder}: the model's file {prefix}-{name} is missing")
-            shutil.copyfile(source, Path(own, name))
+            if f"{prefix}-{name}" not in there:
+                raise ModelFormatError(
+                    f"{folder}: a file of the model is missing: {prefix}-{name:.80}"
+                )
+            shutil.copyfile(folder / f"{prefix}-{name}", Path(own, name))
         return cls._read(Path(own), header)

@@ -134,6 +134,16 @@ def originals(folder: Path) -> list[Path]:
     for name, (solver, examples) in solved.items():
         smallest = {"min_child_samples": 2} if name == "lightgbm" else {}
         models[name] = make_solver(solver, **few, **smallest).solve(examples, random_state=0).model
+    maps: dict[str, Any] = {
+        "leaves": {"leaves": {"n_estimators": 3}},
+        "forest": {"leaves": {"trees": "random-forest", "n_estimators": 3}, "identity": {}},
+        "splines": {"splines": {"n_knots": 4}},
+        "kernels": {"nystroem": {"n_components": 5}, "fourier": {"n_components": 6}},
+    }
+    for name, columns in maps.items():
+        mapped = make_solver("mapped", map=columns, C=1.0)
+        models[f"mapped-{name}"] = mapped.solve(data, random_state=0).model
+    models["mapped-labels"] = mapped.solve(labels, random_state=0).model
     for name, model in models.items():
         model.save(folder / name)
     for name, regressor in regressors.items():  # as 0.1 saved them

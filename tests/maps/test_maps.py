@@ -8,8 +8,9 @@ import pytest
 
 import rankplug
 from rankplug.data import RankingData
-from rankplug.exceptions import DataError, ParameterError, UnknownNameError
-from rankplug.maps import JoinedMap, list_maps, make_map
+from rankplug.exceptions import DataError, ModelFormatError, ParameterError, UnknownNameError
+from rankplug.maps import JoinedMap, MappedModel, list_maps, make_map
+from rankplug.models import LinearModel
 from rankplug.testing import map_checks
 
 QUICK = {
@@ -171,6 +172,28 @@ def test_a_booster_of_the_users(library):
         for t in range(4):  # the same rows together
             pairs = {*zip(codes[:, t].tolist(), expected[:, t].tolist(), strict=True)}
             assert len(pairs) == len(set(codes[:, t])) == len(set(expected[:, t]))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (["map", "parts", 0, "map"], "nobody", "unknown map 'nobody'"),
+        (["map", "parts", 0, "factor"], 0.0, "map 0 is not described"),
+        (["map", "parts", 0, "content", "files"], ["../secret"], r"map0-\.\./secret is missing"),
+        (["files"], ["a" * 5000], "model-a+ is missing"),
+        (["map", "parts"], [], "names no maps"),
+    ],
+)
+def test_forged_headers_are_refused(tmp_path, place, value, message):
+    joined = JoinedMap([make_map("splines")]).fit(data())
+    header = MappedModel(joined, LinearModel(np.ones(joined.n_columns)))._write(tmp_path)
+    *outer, last = place
+    inner = header
+    for key in outer:
+        inner = inner[key]
+    inner[last] = value
+    with pytest.raises(ModelFormatError, match=message):
+        MappedModel._read(tmp_path, header)
 
 
 def test_the_default_trees_suit_the_data():
