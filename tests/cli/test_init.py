@@ -79,13 +79,12 @@ def test_every_column_is_there_with_a_comment(table, capsys):
 
 
 def test_it_says_the_same_as_a_run_of_the_file(table, monkeypatch):
-
     assert cli.main(["init", str(table), *ROLES, "--out", "r.yaml"]) == 0
     seen = []
     monkeypatch.setattr(
         "rankplug.cli.recipes.run_recipe", lambda recipe, args: seen.append(recipe) or [None] * 3
     )
-    monkeypatch.setattr("rankplug.cli.recipes.exit_status", lambda report: 0)
+    monkeypatch.setattr("rankplug.cli.recipes.exit_status", lambda *told: 0)
     assert cli.main(["run", str(table), *ROLES, "--set", "name=r"]) == 0
     assert seen == [load_recipe("r.yaml")]
 
