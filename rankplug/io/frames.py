@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError
@@ -56,8 +59,8 @@ def write_frame(table: Any, path: Path) -> None:
 def _arrow_column(column: Any) -> Any:
     import pyarrow as pa
 
-    try:
-        return pa.array(column, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
-        texts = [None if tables.is_missing(value) else str(value) for value in column]
-        return pa.array(texts, pa.string())
+    for values in (column, np.asarray(column)):  # pandas' sparse columns are none of Arrow's
+        with suppress(pa.ArrowException, TypeError, ValueError):
+            return pa.array(values, from_pandas=True)
+    texts = [None if tables.is_missing(value) else str(value) for value in column]
+    return pa.array(texts, pa.string())

@@ -57,7 +57,7 @@ def compare(
 
     Queries are divided at random into training (60 %), validation and test set; the columns that
     can be features are chosen, and a line is printed for each of the others, see
-    `rankplug.recipe.choose_columns`. Solvers that take no missing values get means in their
+    `rankplug.recipe.choose_columns`. Solvers that take no missing values get medians in their
     place, and all get scaled features; both are parts of their models. The table of results is
     printed; report, models, MLflow's runs and a recipe to go on with are in the output folder.
 

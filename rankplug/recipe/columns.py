@@ -84,6 +84,8 @@ class Column:
         values = values.combine_chunks()
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
+        if str(values.type) == "string_view":  # a type of newer versions of Arrow
+            values = values.cast(pa.string())
         kind, n_rows = _kind(values.type), len(values)
         if kind == "numbers":
             numbers = values.cast(pa.float64(), safe=False)
@@ -312,7 +314,7 @@ def _kind(kind: Any) -> Kind:
         return "numbers"
     if types.is_string(kind) or types.is_large_string(kind):
         return "text"
-    if types.is_temporal(kind):
+    if types.is_temporal(kind) and not types.is_duration(kind):
         return "times"
     if types.is_null(kind):
         return "nothing"

@@ -1,6 +1,7 @@
 """What columns hold, which of them are features, and which may be label and query."""
 
 import datetime as dt
+import decimal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 from rankplug.exceptions import DataError
 from rankplug.io import read_table
+from rankplug.io.frames import arrow_table
 from rankplug.recipe import choose_columns
 from rankplug.recipe.columns import has_decimal_commas
 
@@ -194,6 +196,55 @@ def test_a_text_of_which_most_is_numbers_is_named_with_what_is_none():
     assert choice.left_out["price"] == "text, as '?' is no number"
     assert choice.left_out["few"] == "ids"  # all different, without blanks
     assert choice.features == ("x",)
+
+
+def test_columns_of_every_type_of_arrow_are_described():
+    day, second = dt.date(2024, 2, 29), dt.timedelta(seconds=1)
+    given = {
+        "decimals": pa.array(
+            [decimal.Decimal("1.5"), None, decimal.Decimal(2), decimal.Decimal(3)]
+        ),
+        "half": pa.array(np.array([1.5, 2, 3, 7], np.float16)),
+        "coded": pa.array([7, 3, 3, 9]).dictionary_encode(),
+        "days": pa.array([day, None, day, day]),
+        "durations": pa.array([second, None, second * 2, second]),
+        "clock": pa.array([dt.time(1), dt.time(2), None, dt.time(1)]),
+        "lists": pa.array([[1], [], None, [2]]),
+        "pairs": pa.array([{"a": 1}] * 4),
+        "bytes": pa.array([b"a", b"b", None, b"a"]),
+        "words": pa.array(["a b", "c", "a b", None], pa.large_string()).dictionary_encode(),
+    }
+    choice = choose_columns(small(**given))
+    assert choice.features == ("x", "decimals", "half", "coded")
+    assert choice.left_out == {
+        "days": "times",
+        "durations": "neither numbers nor text",
+        "clock": "times",
+        "lists": "lists",
+        "pairs": "lists",
+        "bytes": "neither numbers nor text",
+        "words": "text",
+    }
+    assert all(str(column) for column in choice.columns)
+
+
+def test_columns_of_pandas_that_arrow_has_not_are_described():
+    frame = pd.DataFrame(
+        {
+            "sparse": pd.arrays.SparseArray([0, 0, 1, 2.5]),
+            "months": pd.period_range("2024", periods=4, freq="M"),
+            "mixed": [1, "a", None, 2.5],
+            ("a", 1): [1, 2, 3, 9],
+            "label": [0, 1, 0, 1],
+            "qid": [1, 1, 2, 2],
+        }
+    )
+    choice = choose_columns(arrow_table(frame))
+    assert choice.features == ("sparse", "('a', 1)")
+    assert choice.left_out == {
+        "months": "neither numbers nor text",
+        "mixed": "text, as 'a' is no number",
+    }
 
 
 def test_infinite_values_are_left_out_and_said():
