@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from rankplug.data import JoinedMatrix, LabelRankingData, PreferenceData, RankingData
+from rankplug.data import JoinedMatrix, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataWarning
 from rankplug.maps import FeatureMap, FittedJoin, JoinedMap
-from rankplug.metrics import measure_data, parse_metric
+from rankplug.metrics import measure_data
 from rankplug.solver import Data, Monitor, Progress, Solver, SolverResult
 from rankplug.system.interruption import interrupted
 
@@ -130,13 +130,6 @@ def _divide_rows(data: RankingData, rng: np.random.Generator) -> tuple[RankingDa
     return parts[0], parts[1]
 
 
-def default_metric(data: PreferenceData) -> str:
-    """What C is chosen by: gains need grades, and labels are ranked as a whole."""
-    if isinstance(data, LabelRankingData):
-        return "kendall_tau"
-    return "ndcg@10" if isinstance(data, RankingData) and data.is_graded else "pairwise_accuracy"
-
-
 class CSearch:
     """Solutions for ascending C, each scored on held-out data, until they get worse.
 
@@ -148,15 +141,15 @@ class CSearch:
     n_passes : float
     """
 
-    def __init__(self, solver: Solver, Cs: Any, metric: str, monitor: Monitor) -> None:
-        self._solver, self._Cs, self._metric, self._monitor = solver, Cs, metric, monitor
+    def __init__(self, solver: Solver, Cs: Any, monitor: Monitor) -> None:
+        self._solver, self._Cs, self._monitor = solver, Cs, monitor
         self.best: SolverResult | None = None
         self.best_c = float(_DEFAULT * Cs[0] / GRID[0])
         self.n_passes = 0.0
 
     def run(self, data: Data, held: Data) -> None:
         """Solve for one C after the other."""
-        metric = parse_metric(self._metric)
+        metric = self._monitor.metric_of(held)
         sign = 1.0 if metric.greater_is_better else -1.0
         last, best_score, since = None, -np.inf, 0
         for k, C in enumerate(self._Cs):

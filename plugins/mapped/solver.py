@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -33,7 +34,6 @@ from rankplug_plugins.mapped.choosing import (
     GRID,
     CSearch,
     MappedData,
-    default_metric,
     hold_out,
     is_overdue,
     map_data,
@@ -207,18 +207,17 @@ class Mapped(Solver):
         if self._chooses_c(inner):
             train, held = (data, valid) if valid is not None else hold_out(data, rng)
             mapped = map_data(maps, train, valid, rng, compact, _time_of_map(monitor))
-            metric = self.eval_metric or default_metric(data)
-            search = CSearch(inner, _unit_c(inner, train) * GRID, metric, monitor)
+            search = CSearch(inner, _unit_c(inner, train) * GRID, monitor)
             if not (interrupted() or is_overdue(monitor)):
                 search.run(mapped.data, mapped.of(held))
             n_passes = search.n_passes
             inner.set_params(C=search.best_c / _unit_c(inner, train) * _unit_c(inner, data))
             if train is data:
                 start = search.best if inner.tags.warm_start else None
-                result = _solve_within(inner, mapped.data, monitor, rng, start)
+                result = _solve_within(inner, mapped, monitor, rng, start)
                 return _as_result(result, mapped, n_passes + result.n_passes)
         mapped = map_data(maps, data, valid, rng, compact, _time_of_map(monitor))
-        result = _solve_within(inner, mapped.data, monitor, rng)
+        result = _solve_within(inner, mapped, monitor, rng)
         return _as_result(result, mapped, n_passes + result.n_passes)
 
     def _solve_path(
@@ -263,7 +262,7 @@ def _nested(owner: str, made: Any, *, named: bool) -> dict[str, Any]:
 
 def _solve_within(
     inner: Solver,
-    data: Data,
+    mapped: MappedData,
     monitor: Monitor,
     rng: np.random.Generator,
     start: SolverResult | None = None,
@@ -273,17 +272,22 @@ def _solve_within(
 
     def report(step: Progress) -> bool:
         if monitor.interruption is None:
-            monitor.report(n_before + step.n_iter, **step.values)
+            model = None if step.model is None else partial(_whole_model, mapped, step.model)
+            monitor.report(n_before + step.n_iter, model=model, **step.values)
         return monitor.interruption is not None and step.n_iter > 0
 
     if monitor.interruption is None and is_overdue(monitor):
         monitor.interruption = "time_limit"
     if monitor.interruption is None and not interrupted():
-        return inner.solve(data, init=start, random_state=rng, callback=report)
+        return inner.solve(mapped.data, init=start, random_state=rng, callback=report)
     with stopped_by(lambda: False):
         return inner.solve(
-            data, init=start, random_state=rng, callback=lambda step: step.n_iter > 0
+            mapped.data, init=start, random_state=rng, callback=lambda step: step.n_iter > 0
         )
+
+
+def _whole_model(mapped: MappedData, make_inner: Callable[[], Model]) -> MappedModel:
+    return MappedModel(mapped.map, make_inner())
 
 
 def _time_of_map(monitor: Monitor) -> float | None:

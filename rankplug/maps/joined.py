@@ -204,8 +204,7 @@ def unpack(cls: type[Any], folder: Path, prefix: str, content: Mapping[str, Any]
     with tempfile.TemporaryDirectory() as own:
         for name in files or ():
             if f"{prefix}-{name}" not in there:
-                raise ModelFormatError(
-                    f"{folder}: a file of the model is missing: {prefix}-{name:.80}"
-                )
+                missing = f"{prefix}-{name}"[:80]
+                raise ModelFormatError(f"{folder}: the model's file {missing} is missing")
             shutil.copyfile(folder / f"{prefix}-{name}", Path(own, name))
         return cls._read(Path(own), header)
