@@ -7,9 +7,11 @@ import gzip
 import io
 import lzma
 import os
+import struct
 import zipfile
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -120,7 +122,7 @@ class _Expanding(DerivedStream):
     @override
     def _derive(self) -> Generator[bytes]:
         n_bytes = 0
-        with self._open() as stream:
+        with _damage_in_one_kind(), self._open() as stream:
             while block := stream.read(_BLOCK):
                 n_bytes += len(block)
                 if n_bytes > self._most:
@@ -130,6 +132,17 @@ class _Expanding(DerivedStream):
                         "decompress it first if you trust it"
                     )
                 yield block
+
+
+@contextmanager
+def _damage_in_one_kind() -> Iterator[None]:
+    """Python's readers of archives end in errors of many kinds at what was made to mislead them."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (ValueError, RuntimeError, struct.error, LookupError, ArithmeticError) as error:
+        raise EOFError(str(error) or type(error).__name__) from None
 
 
 class _Form(NamedTuple):
@@ -248,7 +261,8 @@ def _expanding(open_: Callable[[], Any], most: int, name: str) -> BinaryIO:
 
 
 def _only_member(raw: BinaryIO, name: str) -> tuple[zipfile.ZipFile, zipfile.ZipInfo]:
-    archive = zipfile.ZipFile(raw)
+    with _damage_in_one_kind():
+        archive = zipfile.ZipFile(raw)
     members = [one for one in archive.infolist() if not one.is_dir()]
     if any(one.filename == "[Content_Types].xml" for one in members):
         raise DataError(f"{name} is an Excel workbook: {_EXPORT}")

@@ -51,10 +51,11 @@ def names_shortage_of_batches(function: Callable[P, Iterator[R]]) -> Callable[P,
     return read
 
 
+@functools.cache
 def require_threads() -> None:
     """Raise `MemoryError` where no threads can be started: Arrow ends the process then.
 
-    Their stacks, which the C library keeps, are those that Arrow's threads get.
+    Their stacks, which the C library keeps, are those that Arrow's threads get, and keep.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
+from rankplug.io.companions import Companions
 from rankplug.io.files import InputFile
 from rankplug.io.svmlight import read_svmlight, svmlight_batches, write_svmlight
 from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
@@ -58,8 +59,9 @@ def ranking_data(
     file: InputFile, n_features: int | None = None, dense: bool | None = None
 ) -> RankingData:
     """What `rankplug.read_data` makes of a file."""
-    parts = read_svmlight([file], n_features=n_features, dense=dense, dtype=np.float64)
-    return RankingData.from_arrays(*parts)
+    form = {"n_features": n_features, "dense": dense, "dtype": np.float64}
+    X, relevance, ids, _ = read_svmlight([file], [Companions(file)], **form)
+    return RankingData.from_arrays(X, relevance, ids)
 
 
 def block_parser_agrees(file: InputFile, slow: ParsedRows | None) -> None:
