@@ -144,6 +144,18 @@ def originals(folder: Path) -> list[Path]:
         mapped = make_solver("mapped", map=columns, C=1.0)
         models[f"mapped-{name}"] = mapped.solve(data, random_state=0).model
     models["mapped-labels"] = mapped.solve(labels, random_state=0).model
+    coded = np.column_stack([rng.integers(1, 40, 60), X[:, 1:]])
+    values = {0: tuple(f"v{k}" for k in range(40))}
+    grouped = RankingData.from_arrays(
+        coded, coded[:, 0] % 3, np.repeat(np.arange(6), 10), categories=values
+    )
+    for name in ("xgboost-pairwise", "lightgbm-all-pairs"):
+        params = {"min_data_per_group": 1, "cat_smooth": 0.0, "max_cat_to_onehot": 1}
+        more: dict[str, Any] = {"min_child_weight": 0}
+        if name.startswith("lightgbm"):
+            more = {"min_child_samples": 1, "params": params}
+        solver = make_solver(name, **few, **more)
+        models[f"categories-{name}"] = solver.solve(grouped, random_state=0).model
     for name, model in models.items():
         model.save(folder / name)
     for name, regressor in regressors.items():  # as 0.1 saved them
