@@ -96,6 +96,20 @@ def test_saved_models_need_no_catboost(tmp_path):
     assert float(out.stdout) == float(result.model.predict(data.X).sum()), out.stderr
 
 
+def test_models_of_mlflow_need_no_catboost_either(tmp_path):
+    import mlflow
+
+    import rankplug.mlflow
+
+    data = make_ranking(n_queries=8, holes=0.1)
+    frame = pd.DataFrame(data.X, columns=list(data.feature_names)).assign(qid=data.qid)
+    ranker = rankplug.Ranker(small(n_estimators=3)).fit(frame, data.relevance)
+    rankplug.mlflow.save_model(ranker, tmp_path / "model")
+    assert "catboost" not in (tmp_path / "model" / "requirements.txt").read_text()
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict(frame), ranker.predict(frame))
+
+
 @pytest.mark.parametrize("loss", ["YetiRank", "PairLogit"])
 def test_early_stopping_goes_by_the_metrics_of_reports(loss):
     data, valid = make_ranking(), make_ranking(seed=1)
