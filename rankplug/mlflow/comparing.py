@@ -73,8 +73,8 @@ def compare(
     drop : sequence of str
         Columns that are no features.
     solvers : iterable of str or Solver, or mapping of them by name, optional
-        By default ``tree-tron``, ``xgboost-pairwise`` and, if it is installed and labels are
-        grades, ``lightgbm-lambdarank``.
+        By default ``tree-tron``, ``mapped``, ``xgboost-pairwise`` and, if it is installed and
+        labels are grades, ``lightgbm-lambdarank``.
     metrics : sequence of str
         Names of `rankplug.metrics`, the primary one first; by default as in recipes.
     baseline : str, optional

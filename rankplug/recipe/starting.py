@@ -208,6 +208,7 @@ def _commented(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 def _solvers(choice: Choice | None) -> Iterator[str]:
     yield "  - solver: tree-tron"
     yield "    params: {C: 1, reduction: mean}   # a larger C fits the training data more closely"
+    yield "  - solver: mapped   # the same on the leaves of trees, with C chosen on validation data"
     yield "  - solver: xgboost-pairwise"
     yield _ROUNDS
     label = None if choice is None else {one.name: one for one in choice.columns}[choice.label]

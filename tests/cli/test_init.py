@@ -73,6 +73,7 @@ def test_every_column_is_there_with_a_comment(table, capsys):
     )
     assert [entry.name for entry in recipe.solvers] == [
         "tree-tron",
+        "mapped",
         "xgboost-pairwise",
         "lightgbm-lambdarank",
     ]

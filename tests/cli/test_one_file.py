@@ -15,6 +15,7 @@ from rankplug.report import REPORT_FILES
 from rankplug.runner import turn
 
 QUICK = [
+    *("--set", "solvers.mapped.params.map={leaves: {n_estimators: 5}}"),
     *("--set", "solvers.xgboost-pairwise.params.n_estimators=5"),
     *("--set", "solvers.lightgbm-lambdarank.params.n_estimators=5"),
 ]
@@ -68,9 +69,9 @@ def test_a_file_is_enough(folder, capsys):
         lines[6],
     ]
     assert lines[6].split()[:2] == ["solver", "ndcg@10"]
-    names = ["tree-tron", "xgboost-pairwise", "lightgbm-lambdarank"]
-    assert [line.split()[0] for line in lines[8:13]] == [*names, "constant", "single-feature"]
-    assert all("converged" in line for line in lines[8:13])
+    names = ["tree-tron", "mapped", "xgboost-pairwise", "lightgbm-lambdarank"]
+    assert [line.split()[0] for line in lines[8:14]] == [*names, "constant", "single-feature"]
+    assert all("converged" in line for line in lines[8:14])
     assert lines[-5:-1] == [
         f"report: {Path('out/report.html')}",
         f"recipe: {Path('out/recipe.yaml')}",

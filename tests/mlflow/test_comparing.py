@@ -53,7 +53,7 @@ def folder(tmp_path, monkeypatch, empty_store):
 def test_a_frame_is_enough(folder, capsys):
     frame = searches()
     report = rankplug.compare(frame, **ROLES, progress=False)
-    names = ["tree-tron", "xgboost-pairwise", "lightgbm-lambdarank"]
+    names = ["tree-tron", "mapped", "xgboost-pairwise", "lightgbm-lambdarank"]
     assert [one.name for one in report.outcomes] == [*names, "constant", "single-feature"]
     assert {one.status for one in report.outcomes} == {"converged"}
     assert report.baseline == "xgboost-pairwise"
