@@ -9,7 +9,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
@@ -18,6 +18,7 @@ from mlflow.protos.databricks_pb2 import BAD_REQUEST
 from mlflow.types import ColSpec, Schema
 from mlflow.types.schema import AnyType
 
+from rankplug.data import list_columns
 from rankplug.exceptions import ParameterError, nearest
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -103,12 +104,18 @@ def _csv_schema(schema: Schema | None) -> Schema | None:
     """
     if schema is None or schema.is_tensor_spec():
         return schema
+    lists = list_columns(schema.input_names())
     columns = [
         ColSpec("string", column.name) if isinstance(column.type, AnyType) else column
         for column in schema.inputs
-        if not (isinstance(column.type, AnyType) and column.required)
+        if not (isinstance(column.type, AnyType) and (column.required or _is_of(column, lists)))
     ]
     return Schema(columns) if columns else None
+
+
+def _is_of(column: ColSpec, lists: Mapping[str, int]) -> bool:
+    """Whether a column is an element of lists, a number, which may come one by one or as a list."""
+    return str(column.name).rpartition("[")[0] in lists
 
 
 def _json_object(data: bytes, known: set[str]) -> dict[str, Any]:

@@ -67,3 +67,21 @@ def test_requests_hold_what_is_missing_in_every_form(served):
     nothing = pd.DataFrame({name: [None] for name in FRAME})
     assert np.isfinite(answer({"dataframe_records": as_json(nothing)})).all()
     assert np.isfinite(answer("price,clicks,new\n,,\n", CSV)).all()
+
+
+def test_elements_of_lists_come_one_by_one_in_csv(tmp_path):
+    frame = FRAME.assign(vector=[[k % 5, 1.0 - k % 3] for k in range(len(FRAME))])
+    ranker = Ranker(make_solver("xgboost-pairwise", n_estimators=3, n_threads=1), random_state=0)
+    rankplug.mlflow.save_model(ranker.fit(frame, Y, qid=QID), tmp_path / "saved")
+    model = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+    guarded = serving._guard(inspect.unwrap(scoring_server.invocations), scoring_server)
+    schema, expected = model.metadata.get_input_schema(), ranker.predict(frame).tolist()
+    flat = FRAME.assign(**{f"vector[{j}]": [row[j] for row in frame["vector"]] for j in (0, 1)})
+    bodies = {
+        CSV: flat.to_csv(index=False),
+        JSON: json.dumps({"dataframe_records": as_json(frame)}),
+    }
+    for kind, body in bodies.items():
+        response = guarded(body.encode() if kind == JSON else body, kind, model, schema)
+        assert response.status == 200, response.response
+        assert json.loads(response.response)["predictions"] == expected
