@@ -104,7 +104,7 @@ def _csv_schema(schema: Schema | None) -> Schema | None:
     """
     if schema is None or schema.is_tensor_spec():
         return schema
-    lists = list_columns(schema.input_names())
+    lists = list_columns(map(str, schema.input_names()))
     columns = [
         ColSpec("string", column.name) if isinstance(column.type, AnyType) else column
         for column in schema.inputs
