@@ -21,6 +21,10 @@ _FEWER_ROWS = "read fewer rows at a time (batch_rows, --batch-rows)"
 _KEPT = "give the process more; the same call goes on with what is done"
 
 
+class ShortageError(DataError, MemoryError):
+    """There is not enough memory for a file; also for those who look for a `MemoryError`."""
+
+
 def names_shortage(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a reader, whose first argument is the path, to name it when memory runs out."""
     return _naming(function, _PREPARE)
@@ -84,6 +88,8 @@ def is_shortage(error: OSError) -> bool:
 def _in_words(path: Any, remedy: str) -> Iterator[None]:
     try:
         yield
+    except ShortageError:
+        raise
     except MemoryError as error:
         raise _shortage(path, remedy) from error
     except OSError as error:
@@ -92,7 +98,7 @@ def _in_words(path: Any, remedy: str) -> Iterator[None]:
         raise _shortage(path, remedy) from error
 
 
-def _shortage(path: Any, remedy: str) -> DataError:
+def _shortage(path: Any, remedy: str) -> ShortageError:
     listed = path if isinstance(path, str) or not hasattr(path, "__iter__") else [*map(str, path)]
     where = ", ".join(listed) if isinstance(listed, list) else str(listed)
-    return DataError(f"{where}: there is not enough memory: {remedy}")
+    return ShortageError(f"{where}: there is not enough memory: {remedy}")

@@ -27,6 +27,7 @@ try:
         options = {"n_features": 60, "batch_rows": 150_000}
         list(rankplug.io.batches.read_batches(path, **options))
 except DataError as error:
+    assert isinstance(error, MemoryError)
     print(error)
 """
 
