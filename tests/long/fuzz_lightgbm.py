@@ -188,10 +188,14 @@ def run(seed: int, n_runs: int, seconds: float) -> tuple[int, Counter[str]]:
             theirs.close()
             said = None
             try:
-                while time.monotonic() < end and ours.poll(SECONDS):
-                    counts.update(ours.recv())
-                else:
-                    said = None if time.monotonic() >= end else "ENDLESS"
+                before = -1
+                while time.monotonic() < end:
+                    if ours.poll(min(SECONDS, max(0.0, end - time.monotonic()))):
+                        counts.update(ours.recv())
+                    elif current.value == before:
+                        said = "ENDLESS"
+                        break
+                    before = current.value
                 process.kill()
             except EOFError:
                 process.join()
