@@ -127,7 +127,7 @@ class Server:
                 [sys.executable, "-m", "mlflow", "server", *options],
                 stdout=log,
                 stderr=log,
-                env=environment(),
+                env=environment(MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false"),  # nine processes more
                 start_new_session=True,
             )
         end = time.monotonic() + SECONDS_TO_START

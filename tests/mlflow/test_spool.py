@@ -11,7 +11,7 @@ from tracking_servers import Server, contents, lose, run_command, versions
 
 from rankplug.cli import main
 
-HANG = 120  # seconds that no test needs
+HANG = 300  # seconds that no test needs, on a machine that is busy
 TUNE = ["tune", "small.yaml", "--quiet", "--output"]
 
 
@@ -80,13 +80,11 @@ def test_an_answer_that_is_lost_and_a_spool_that_is_half_sent(
     assert versions(server.uri, f"lost-{n_good}") == (1, "1")
 
 
-def test_a_server_that_is_killed_in_the_middle_and_started_again(tmp_path, empty_store):
+def test_a_server_that_is_killed_in_the_middle_and_started_again(
+    undisturbed, tmp_path, empty_store
+):
     server = Server(tmp_path, empty_store).start()
     try:
-        arguments = [*TUNE, "quiet", "--tracking-uri", server.uri]
-        done = run_command(tmp_path, *arguments, MLFLOW_EXPERIMENT_NAME="quiet")
-        assert done.returncode == 0, done.stderr
-        right = contents(server.uri, "quiet")
         # It is back while the command runs.
         arguments = [*TUNE, "back", "--tracking-uri", server.uri]
         events = f"{{80: [('kill', {server.process.pid})], 200: [('wait_for', 'is-back')]}}"
@@ -105,7 +103,7 @@ def test_a_server_that_is_killed_in_the_middle_and_started_again(tmp_path, empty
         assert "does not answer (connection refused); what is logged is kept in back" in told
         assert "answers again: what was kept is sent" in told
         assert not (tmp_path / "back" / "mlflow-unsent").exists()
-        assert contents(server.uri, "back") == right
+        assert contents(server.uri, "back") == undisturbed
         # The command is killed after it, and the next one sends what both have to say.
         arguments = [*TUNE, "both", "--tracking-uri", server.uri, "--resume"]
         events = f"{{80: [('kill', {server.process.pid})], 230: [('die',)]}}"
