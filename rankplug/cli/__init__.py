@@ -64,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("interrupted", file=sys.stderr)
         return signals.status(INTERRUPTED)
     except Exception as error:
+        if signals.came is not None and not debug:  # which other code has made an error of its own
+            return signals.status(INTERRUPTED)
         from rankplug.exceptions import RankplugError
 
         if debug or not isinstance(error, RankplugError | OSError):

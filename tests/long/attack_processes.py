@@ -108,7 +108,12 @@ def start(folder: Path, command: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         cwd=folder,
-        env={**plain, "MLFLOW_DISABLE_TELEMETRY": "true", "MPLBACKEND": "agg"},
+        env={
+            **plain,
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MPLBACKEND": "agg",
+            "PYTHONFAULTHANDLER": "1",
+        },
         start_new_session=True,
     )
 
@@ -118,7 +123,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     try:
         told, _ = process.communicate(timeout=HANG)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        process.send_signal(signal.SIGABRT)  # says where it is
         return -1000, process.communicate()[0]
     return process.returncode, told
 
@@ -186,7 +191,7 @@ def interrupt(folder: Path, number: int, random_: random.Random, seconds: float)
     started = time.monotonic()
     status, told = finish(process)
     if status == -1000:
-        return f"LOST: {which.name} after {seconds:.1f} s"
+        return f"LOST: {which.name} after {seconds:.1f} s: {told[:4000]}"
     if "Traceback" in told and status != -which:  # Python's own, before the command had loaded
         return f"RAW: {which.name} after {seconds:.1f} s: {told[-1500:]}"
     if status not in (128 + which, -which):
