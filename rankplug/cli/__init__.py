@@ -66,15 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if signals.came is not None and not debug:  # which other code has made an error of its own
             return signals.status(INTERRUPTED)
-        from rankplug.exceptions import RankplugError
-
-        if debug or not isinstance(error, RankplugError | OSError):
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        if isinstance(error, OSError):
-            drop_output()
-        return MISTAKE if isinstance(error, RankplugError) else FAILED
+        return _status_of(error, debug)
     return signals.status(status)
+
+
+def _status_of(error: Exception, debug: bool) -> int:
+    """Say what is wrong; raised again if that is no error for users, or they asked for it."""
+    from rankplug.exceptions import RankplugError
+
+    if debug or not isinstance(error, RankplugError | OSError):
+        raise error
+    print(f"error: {error}", file=sys.stderr)
+    if isinstance(error, OSError):
+        drop_output()
+    return MISTAKE if isinstance(error, RankplugError) else FAILED
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""Signals whose exception other code turns into an error of its own, as pydantic does in imports."""
+"""Signals whose exception other code turns into its own error, as pydantic does in imports."""
 
 import signal
 
