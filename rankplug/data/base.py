@@ -15,6 +15,7 @@ from rankplug.data.arrays import Matrix, holds_nan
 from rankplug.data.categories import Categories
 from rankplug.data.missing import count_missing
 from rankplug.data.scaling import Scaling
+from rankplug.display import html_facts
 from rankplug.exceptions import DataError
 
 Task: TypeAlias = Literal["query-document", "label-ranking"]
@@ -56,6 +57,35 @@ class PreferenceData(ABC):
     labels: NDArray[Any] | None = None
     scaling: Scaling | None = None
     categories: Categories = MappingProxyType({})
+
+    def _facts(self) -> dict[str, Any]:
+        """What a table of the data says of them, without a look at their features."""
+        sizes, known = self.sizes, self.relevance[~np.isnan(self.relevance)]
+        matrix = "dense" if isinstance(self.X, np.ndarray) else "sparse"
+        kinds = [f"{matrix}, {self.X.dtype}"]
+        kinds += [f"{len(self.categories)} categorical"] if self.categories else []
+        kinds += ["scaled"] if self.scaling is not None else []
+        return {
+            "rows": f"{self.n_samples:,}",
+            self.unit: f"{self.n_examples:,}",
+            "labels": self.n_labels,
+            "features": f"{self.n_features:,} ({', '.join(kinds)})",
+            "rows of a query": (
+                f"{sizes.min():,} to {sizes.max():,}, {sizes.mean():.4g} on average"
+                if self.n_labels is None and len(sizes)
+                else None
+            ),
+            "relevance": f"{known.min():g} to {known.max():g}" if known.size else None,
+        }
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        counts = [f"{facts[name]} {name}" for name in ("rows", self.unit, "labels") if facts[name]]
+        number, _, kinds = facts["features"].partition(" ")
+        return f"<{type(self).__name__}: {', '.join(counts)}, {number} features {kinds}>"
+
+    def _repr_html_(self) -> str:
+        return html_facts(type(self).__name__, self._facts())
 
     @property
     def n_samples(self) -> int:

@@ -17,7 +17,7 @@ from rankplug.data.preferences import read_preferences
 from rankplug.exceptions import DataError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelRankingData(PreferenceData):
     """Instances, each with a relevance for every label.
 

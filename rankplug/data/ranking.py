@@ -34,7 +34,7 @@ LARGEST_GRADE = 31
 """Of relevance whose gain is ``2^y - 1``, as in XGBoost."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RankingData(PreferenceData):
     """Documents with graded relevance, the rows of a query next to each other.
 

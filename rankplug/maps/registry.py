@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from rankplug.display import Listing
 from rankplug.exceptions import ParameterError, SolverUnavailableError, nearest, warn_caller
 from rankplug.maps.base import FeatureMap
 from rankplug.maps.joined import JoinedMap
@@ -40,7 +41,7 @@ def list_maps() -> list[MapInfo]:
             warn_caller(str(error))
             what, reason = ((), ""), str(error)
         maps.append(MapInfo(name, *what, reason is None, reason, package_of(point)))
-    return maps
+    return Listing(maps, ("name", "tasks", "available", "summary", "reason"))
 
 
 def make_map(spec: MapSpec, **params: Any) -> FeatureMap:

@@ -1,8 +1,8 @@
 """Reports of runs: outcomes of solvers, their comparison, and its forms as files."""
 
+from rankplug.display import text_table
 from rankplug.report.formats import (
     REPORT_FILES,
-    text_table,
     to_csv,
     to_markdown,
     to_per_query_csv,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rankplug.display import text_table
 from rankplug.io.files import replacing
 from rankplug.report.html import to_html
 from rankplug.report.report import Report
@@ -30,18 +31,6 @@ def to_text(report: Report) -> str:
     for table in others:
         lines += ["", table.title, "", _text(table), *table.notes]
     return "\n".join(lines) + "\n"
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    """Aligned columns for a terminal; `align` has ``<`` or ``>`` for each."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [header, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(line, align, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    )
 
 
 def _text(table: Table) -> str:

@@ -189,6 +189,20 @@ class Report:
     pareto: tuple[ParetoTrials, ...] = ()
     test: Data | None = None
 
+    def __repr__(self) -> str:
+        metric = self.metrics[0]
+        scores = [
+            f"{one.name} {one.score(metric):.4f}" if one.result else f"{one.name} {one.status}"
+            for one in self.outcomes
+        ]
+        return f"<Report {self.name}: {metric} of {', '.join(scores) or 'no solver'}>"
+
+    def _repr_html_(self) -> str:
+        from rankplug.report.tables import comparisons, results
+
+        tables = [results(self), comparisons(self)]
+        return "".join(table._repr_html_() for table in tables if table is not None)
+
     @property
     def interrupted(self) -> bool:
         """Whether the user stopped the run: solvers may be missing."""

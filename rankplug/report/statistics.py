@@ -54,6 +54,12 @@ class Comparison:
     ties: int
     losses: int
 
+    def __repr__(self) -> str:
+        return (
+            f"<Comparison: {self.name} against {self.baseline} in {self.metric}: "
+            f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], {self.verdict}>"
+        )
+
     @property
     def verdict(self) -> str:
         """The words for it: better, worse, not distinguishable at 95 %, or no test possible."""

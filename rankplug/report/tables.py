@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rankplug.display import html_table
 from rankplug.report.report import Outcome, Report
 from rankplug.report.statistics import CONFIDENCE, Comparison, count
 
@@ -45,6 +46,10 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     align: str
     notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
+        return html_table(self.header, rows, title=self.title, align=self.align)
 
     @classmethod
     def of_columns(

@@ -10,6 +10,7 @@ from rankplug.recipe import Recipe
 from rankplug.report import Outcome, Report
 from rankplug.runner.splits import Splits
 from rankplug.solver import Progress, Solver
+from rankplug.system.bars import open_bar
 from rankplug.tuning import TuneObserver, TuneProgress
 
 
@@ -71,7 +72,7 @@ class DataLines(Observer):
 class ProgressBars(Observer):
     """A bar for each training, with the numbers of its last iteration.
 
-    Nothing is shown when the output is no terminal.
+    Nothing is shown when standard error is neither a terminal nor a notebook's.
     """
 
     def __init__(self) -> None:
@@ -102,9 +103,7 @@ class ProgressBars(Observer):
         self._close()
 
     def _open(self, title: str, total: int | None = None) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(desc=title, total=total, disable=None)
+        self._bar = open_bar(desc=title, total=total)
 
     def _close(self) -> None:
         if self._bar is not None:

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rankplug.display import Listing
 from rankplug.exceptions import ParameterError, SolverUnavailableError, nearest, warn_caller
 from rankplug.solver.base import Solver
 from rankplug.solver.result import SolverTags
@@ -29,7 +30,7 @@ def list_solvers() -> list[SolverInfo]:
     """All registered solvers, sorted by name.
 
     A plugin that cannot be used is listed with its reason; one that fails to import also
-    causes a warning.
+    causes a warning. The list shows as a table, in notebooks too.
     """
     solvers = []
     for name, point in sorted(_SOLVERS.points().items()):
@@ -41,7 +42,7 @@ def list_solvers() -> list[SolverInfo]:
             warn_caller(str(error))
             what, reason = ((), "", ""), str(error)
         solvers.append(SolverInfo(name, *what, reason is None, reason, package_of(point)))
-    return solvers
+    return Listing(solvers, ("name", "tasks", "available", "problem", "reason"))
 
 
 def make_solver(name: str, **params: Any) -> Solver:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rankplug.data import LabelRankingData, RankingData, Task, even_spans
+from rankplug.display import html_facts
 from rankplug.exceptions import DataError
 from rankplug.models import Model
 
@@ -141,6 +142,32 @@ class SolverResult:
     seconds: float = 0.0
     interrupted: bool = False
     evals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+
+    def _facts(self) -> dict[str, Any]:
+        """What a table of the result says of it."""
+        last = {
+            f"{metric}, {name}": f"{values[-1]:.4f}"
+            for name, metrics in self.evals.items()
+            for metric, values in metrics.items()
+            if values
+        }
+        return {
+            "status": self.status,
+            "objective": None if self.objective is None else f"{self.objective:.6g}",
+            "duality gap": None if self.duality_gap is None else f"{self.duality_gap:.3g}",
+            "iterations": f"{self.n_iter:,}",
+            "passes over the data": f"{self.n_passes:.6g}",
+            "seconds": f"{self.seconds:.3g}",
+            "model": f"{self.model.kind}, {self.model.n_features} features",
+            **last,
+        }
+
+    def __repr__(self) -> str:
+        facts = [f"{key} {value}" for key, value in self._facts().items() if value is not None]
+        return f"<SolverResult: {', '.join(facts)}>"
+
+    def _repr_html_(self) -> str:
+        return html_facts("SolverResult", self._facts())
 
 
 def tells_apart(model: Model, data: RankingData | LabelRankingData) -> bool:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from rankplug.display import html_facts
 from rankplug.metrics import parse_metric
 from rankplug.solver import Solver, SolverResult
+from rankplug.system.bars import open_bar
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -170,6 +172,28 @@ class TuneResult:
     pareto: tuple[TrialRecord, ...] = ()
     best_result: SolverResult | None = None
 
+    def _facts(self) -> dict[str, Any]:
+        """What a table of the study says of it."""
+        params = ", ".join(
+            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in self.best_params.items()
+        )
+        return {
+            "solver": self.best_solver.name,
+            "trials": ", ".join(f"{number} {state}" for state, number in self.counts.items()),
+            f"best {self.metric}": f"{self.best_value:.4f}",
+            "best parameters": params,
+            "costs": ", ".join(self.costs) or None,
+            "seconds of training": f"{self.seconds:.3g}",
+        }
+
+    def __repr__(self) -> str:
+        facts = [f"{key} {value}" for key, value in self._facts().items() if value is not None]
+        return f"<TuneResult: {', '.join(facts)}>"
+
+    def _repr_html_(self) -> str:
+        return html_facts("TuneResult", self._facts())
+
     @property
     def counts(self) -> dict[TrialState, int]:
         """How many trials ended in each state; states without a trial are left out."""
@@ -273,11 +297,9 @@ class TuneProgress(TuneObserver):
         self._better = max
 
     def study_started(self, info: StudyInfo, earlier: Sequence[TrialRecord]) -> None:
-        """Open the bar; it is hidden when the output is no terminal."""
-        from tqdm import tqdm
-
+        """Open the bar; it is hidden where there is no terminal and no notebook."""
         self._better = max if parse_metric(info.metric).greater_is_better else min
-        self._bar = tqdm(desc=info.name, total=info.n_trials, unit="trial", disable=None)
+        self._bar = open_bar(desc=info.name, total=info.n_trials, unit="trial")
         for trial in earlier:
             self.trial_finished(trial)
 

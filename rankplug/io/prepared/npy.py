@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
+from rankplug.system.bars import open_bar
 from rankplug.system.interruption import raise_if_lost
 
 HEADER_BYTES = 128  # what NumPy pads the header of an array with one or two axes to
@@ -201,20 +202,13 @@ class Digests:
 
 
 class Bar:
-    """Progress bar of a pass over the data; written only if standard error is a terminal."""
+    """Progress bar of a pass over the data; shown by terminals and notebooks only."""
 
     def __init__(
         self, name: str, unit: str, total: int | None = None, *, start: int = 0, shown: bool = True
     ) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(
-            desc=name,
-            unit=unit,
-            unit_scale=True,
-            total=total,
-            initial=start,
-            disable=None if shown else True,
+        self._bar = open_bar(
+            desc=name, unit=unit, unit_scale=True, total=total, initial=start, shown=shown
         )
 
     def __enter__(self) -> Self:
