@@ -19,6 +19,17 @@ Vector = NDArray[np.float64]
 Graph = tuple[list[int], list[int]]
 
 
+def query_data(seed: int = 0, weighted: bool = False) -> RankingData:
+    """Ties, a query with equal documents, a query with one level, and weights if they are asked."""
+    rng = np.random.default_rng(seed)
+    qid = np.repeat(np.arange(6), [9, 1, 7, 6, 2, 8])
+    X, y = rng.normal(size=(33, 4)) + 2.0, rng.integers(0, 4, size=33).astype(float)
+    X[qid == 4], y[qid == 4] = 1.0, [0.0, 1.0]
+    y[qid == 3] = 2.0
+    weight = np.array([1.0, 1.0, 0.0, 3.0, 0.5, 2.0])[qid] if weighted else None
+    return RankingData.from_arrays(X, y, qid, sample_weight=weight)
+
+
 def pair_differences(data: Data) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """``x_i - x_j`` of every pair with ``y_i > y_j`` in its query, and the query of each pair.
 

@@ -26,18 +26,19 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.long.workers import is_harm, sum_up
+from tests.processes import SMALL
+
 HANG = 300  # seconds that no command needs, on a machine that is busy
 FIRST = 10.0  # seconds in which signals come
 MEMORY_MB = 2000  # that no command may take
 
-RECIPE = """
-name: small
-data: {dataset: wine}
-metrics: [kendall_tau]
-sanity: false
-scale: standard
+RECIPE = (
+    SMALL
+    + """\
 solvers: [tree-tron, cutting-plane]
 """
+)
 ENDLESS = """
 name: endless
 data: {dataset: wine}
@@ -248,14 +249,11 @@ def main() -> int:
             furnish(Path(name))
             said = ATTACKS[args.what](Path(name), number, random_, seconds)
         word = said.partition(":")[0]
-        word = word.split(" ")[0] if word[:2].isupper() else word
+        word = word.split(" ")[0] if is_harm(word) else word
         counts[word] += 1
-        if word[:2].isupper():
+        if is_harm(word):
             print(f"{args.what} {args.seed}/{number}: {said}", flush=True)
-    harm = sum(count for word, count in counts.items() if word[:2].isupper())
-    print(f"{counts.total()} {args.what}, seed {args.seed}: {dict(counts)}")
-    print(f"{harm} did harm; {time.monotonic() - started:.0f} s")
-    return min(harm, 1)
+    return min(sum_up(f"{args.what}, seed {args.seed}", counts, started), 1)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import json
 import multiprocessing
 import random
 import re
-import resource
 import shutil
 import sys
 import tempfile
@@ -30,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.long.workers import attack_all, is_harm, limit_memory, sum_up
 
 N_FEATURES = 4
 MEMORY = 3 << 30  # bytes; all models are small
@@ -417,9 +418,7 @@ def attempt(folder: Path, X: Any) -> str:
 
 def work(sources: list[Path], folder: Path, seed: int, first: int, last: int, pipe: Any) -> None:
     """Be a process that tries models one after the other, and says each before it is tried."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    limit_memory(MEMORY)
     warnings.simplefilter("ignore")
     X = np.linspace(-2.0, 2.0, 3 * N_FEATURES).reshape(3, -1)
     for number in range(first, last):
@@ -435,49 +434,13 @@ def work(sources: list[Path], folder: Path, seed: int, first: int, last: int, pi
 def run(sources: list[Path], folder: Path, seed: int, n_models: int, keep: Path | None) -> Counter:
     """Try so many models; a process that one of them ends is replaced by another."""
     counts: Counter[str] = Counter()
-    context = multiprocessing.get_context("fork")
-    number = 0
-    while number < n_models:
-        ours, theirs = context.Pipe(duplex=False)
-        arguments = (sources, folder, seed, number, n_models, theirs)
-        process = context.Process(target=work, args=arguments)
-        process.start()
-        theirs.close()
-        started, said = number, None
-        try:
-            while ours.poll(SECONDS):
-                started, said = ours.recv()
-                if said is not None:
-                    note(counts, said, sources, seed, started, folder, keep)
-            process.kill()
-            note(counts, "ENDLESS", sources, seed, started, folder, keep)
-        except EOFError:
-            process.join()
-            if process.exitcode:
-                what = f"SIGNAL or exit {process.exitcode}"
-                note(counts, what, sources, seed, started, folder, keep)
-            elif said is not None:
-                break
-        process.join()
-        number = started + 1
+    for number, said in attack_all(work, (sources, folder, seed), n_models, SECONDS):
+        counts[said.partition(":")[0]] += 1
+        if is_harm(said):
+            print(f"{sources[number % len(sources)].name} {seed}/{number}: {said}", flush=True)
+            if keep is not None:
+                shutil.copytree(folder, keep / f"{seed}-{number}", dirs_exist_ok=True)
     return counts
-
-
-def note(
-    counts: Counter[str],
-    said: str,
-    sources: list[Path],
-    seed: int,
-    number: int,
-    folder: Path,
-    keep: Path | None,
-) -> None:
-    word = said.partition(":")[0]
-    counts[word] += 1
-    if word[:2].isupper():
-        print(f"{sources[number % len(sources)].name} {seed}/{number}: {said}", flush=True)
-        if keep is not None:
-            shutil.copytree(folder, keep / f"{seed}-{number}", dirs_exist_ok=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -493,11 +456,8 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         sources = [one for one in save_originals(Path(name)) if one.name.startswith(args.only)]
         counts = run(sources, Path(name, "forged"), args.seed, args.models, args.keep)
-    wrong = sum(count for word, count in counts.items() if word[:2].isupper())
-    total = sum(counts.values())
-    print(f"{total:,} models of {len(sources)} forms, seed {args.seed}: {dict(counts)}")
-    print(f"{wrong} did harm; {time.monotonic() - start:.0f} s")
-    return int(wrong > 0 or total != args.models)
+    harm = sum_up(f"models of {len(sources)} forms, seed {args.seed}", counts, start)
+    return int(harm > 0 or counts.total() != args.models)
 
 
 def save_originals(folder: Path) -> list[Path]:

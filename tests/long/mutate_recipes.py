@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import multiprocessing
 import random
-import resource
 import sys
 import tempfile
 import time
@@ -26,6 +24,7 @@ from typing import Any
 import yaml
 
 from tests.long.mutate_models import NUMBERS, mutate_value
+from tests.long.workers import attack_all, is_harm, limit_memory, sum_up
 
 MEMORY = 2 << 30  # bytes beyond those of the process at its start
 SECONDS = 60  # for one recipe; a machine may be busy
@@ -151,9 +150,7 @@ def work(folder: Path, seed: int, first: int, last: int, pipe: Any) -> None:
     import rankplug.runner
 
     rankplug.runner.run = _run_nothing
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    limit_memory(MEMORY)
     texts = originals()
     for number in range(first, last):
         random_ = random.Random(f"{seed}/{number}")
@@ -168,40 +165,14 @@ def work(folder: Path, seed: int, first: int, last: int, pipe: Any) -> None:
 def run(folder: Path, seed: int, n_recipes: int, keep: Path | None) -> Counter[str]:
     """Try so many recipes; a process that one of them ends is replaced by another."""
     counts: Counter[str] = Counter()
-    context = multiprocessing.get_context("fork")
-    number = 0
-    while number < n_recipes:
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(folder, seed, number, n_recipes, theirs))
-        process.start()
-        theirs.close()
-        at, said = number, None
-        try:
-            while ours.poll(SECONDS):
-                at, said = ours.recv()
-                if said is not None:
-                    _note(counts, said, folder, f"{seed}-{at}", keep)
-            process.kill()
-            _note(counts, "ENDLESS", folder, f"{seed}-{at}", keep)
-        except EOFError:
-            process.join()
-            if process.exitcode:
-                _note(counts, f"SIGNAL or exit {process.exitcode}", folder, f"{seed}-{at}", keep)
-            elif said is not None:
-                break
-        process.join()
-        number = at + 1
+    for number, said in attack_all(work, (folder, seed), n_recipes, SECONDS):
+        counts[said.partition(":")[0]] += 1
+        if is_harm(said):
+            print(f"{seed}-{number}: {said}", flush=True)
+            if keep is not None:
+                keep.mkdir(parents=True, exist_ok=True)
+                (keep / f"{seed}-{number}.yaml").write_bytes((folder / "recipe.yaml").read_bytes())
     return counts
-
-
-def _note(counts: Counter[str], said: str, folder: Path, name: str, keep: Path | None) -> None:
-    word = said.partition(":")[0]
-    counts[word] += 1
-    if word[:2].isupper():
-        print(f"{name}: {said}", flush=True)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{name}.yaml").write_bytes((folder / "recipe.yaml").read_bytes())
 
 
 def main() -> int:
@@ -214,10 +185,7 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         counts = run(Path(name), args.seed, args.recipes, args.keep)
-    harm = sum(count for word, count in counts.items() if word[:2].isupper())
-    print(f"{args.recipes:,} recipes, seed {args.seed}: {dict(counts)}")
-    print(f"{harm} did harm; {time.monotonic() - started:.0f} s")
-    return min(harm, 1)
+    return min(sum_up(f"recipes, seed {args.seed}", counts, started), 1)
 
 
 if __name__ == "__main__":

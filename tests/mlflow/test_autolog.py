@@ -1,7 +1,6 @@
 """`rankplug.mlflow.autolog`: what a fit leaves in MLflow, alone, nested, failing, in threads."""
 
 import logging
-import shutil
 import signal
 import threading
 
@@ -24,8 +23,9 @@ from rankplug.exceptions import DataError, InterruptionWarning, ParameterError
 from rankplug.solver import Monitor
 from rankplug.system import interruption
 
-# MLflow's own use of SQLAlchemy and pandas.
 pytestmark = [
+    pytest.mark.usefixtures("own_store"),
+    # MLflow's own use of SQLAlchemy and pandas.
     pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"),
     pytest.mark.filterwarnings("ignore:Operation with range is deprecated"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
@@ -37,24 +37,10 @@ Y = np.clip(np.round(X["a"] - X["b"]), 0, 3).to_numpy()
 QID = np.repeat(np.arange(6), 10)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tracking(empty_store, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("autolog")
-    shutil.copy(empty_store, folder / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
-            patch.setenv(name, "")  # so that it is restored: MLflow sets it
-            patch.delenv(name)
-        patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
-        patch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-        yield folder
-
-
 @pytest.fixture
-def runs(tracking, request):
+def runs(own_store, request):
     """Runs of the test, oldest first, in an experiment of its own; logging ends with the test."""
-    location = (tracking / "artifacts").as_uri()
+    location = (own_store / "artifacts").as_uri()
     experiment = mlflow.create_experiment(request.node.name, artifact_location=location)
     mlflow.set_experiment(experiment_id=experiment)
     yield lambda: mlflow.MlflowClient().search_runs([experiment], order_by=["start_time"])

@@ -1,7 +1,6 @@
 """``mlflow.models.evaluate`` with the evaluator ``rankplug``."""
 
 import json
-import shutil
 
 import mlflow
 import numpy as np
@@ -38,20 +37,12 @@ def scores():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def store(empty_store, tmp_path_factory):
-    """A database of its own, and the URI of a model in it."""
-    folder = tmp_path_factory.mktemp("evaluator")
-    shutil.copy(empty_store, folder / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
-            patch.setenv(name, "")  # so that it is restored: MLflow sets it
-            patch.delenv(name)
-        patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
-        patch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-        mlflow.create_experiment("evaluation", artifact_location=(folder / "artifacts").as_uri())
-        mlflow.set_experiment("evaluation")
-        yield folder
+def store(own_store):
+    """A database of its own, with an experiment that runs go to."""
+    artifacts = (own_store / "artifacts").as_uri()
+    mlflow.create_experiment("evaluation", artifact_location=artifacts)
+    mlflow.set_experiment("evaluation")
+    return own_store
 
 
 @pytest.fixture(scope="module")

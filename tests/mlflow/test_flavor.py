@@ -3,7 +3,6 @@
 import inspect
 import json
 import logging
-import pickle
 import shutil
 
 import mlflow
@@ -30,8 +29,9 @@ from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledMo
 from rankplug.models.pipelines import PipelineModel
 from rankplug_plugins.boosting import XGBoostPairwise
 
-# MLflow's own use of SQLAlchemy and pandas.
 pytestmark = [
+    pytest.mark.usefixtures("no_pickle"),
+    # MLflow's own use of SQLAlchemy and pandas.
     pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated"),
     pytest.mark.filterwarnings("ignore:Operation with range is deprecated"),
 ]
@@ -43,18 +43,6 @@ QID = np.repeat(np.arange(4), 10)
 FRAME = pd.DataFrame(X, columns=NAMES)
 SEARCHED = GridSearchCV(DummyRegressor(), {"strategy": ["mean"]}, cv=2).fit(X, Y)
 KINDS = ["linear", "label-linear", "kernel", "scaled", "pipeline", "xgboost"]
-
-
-@pytest.fixture(autouse=True)
-def no_pickle(monkeypatch):
-    """Nothing is unpickled, neither by MLflow nor behind its back."""
-    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-
-    def refuse(*_, **__):
-        raise AssertionError("something was unpickled")
-
-    for name in ("load", "loads", "Unpickler"):
-        monkeypatch.setattr(pickle, name, refuse)
 
 
 @pytest.fixture(scope="module")

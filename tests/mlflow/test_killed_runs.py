@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.processes import SMALL
+
 HANG = 120  # seconds that no test needs
 
 COMMAND = """
@@ -31,17 +33,15 @@ Monitor.report = reporting
 sys.exit(main(sys.argv[2:]))
 """
 
-RECIPE = """
-name: small
-data: {dataset: wine}
-metrics: [kendall_tau]
-sanity: false
-scale: standard
+RECIPE = (
+    SMALL
+    + """\
 tune: {n_trials: 2, folds: 2}
 solvers:
   - solver: tree-tron
     params: {tol: 1e-6}
 """
+)
 
 
 def start(folder, reports, *arguments, **variables):

@@ -1,7 +1,5 @@
 """Pipelines of scikit-learn's scalers and a ranker: saved without pickle, scores bit-equal."""
 
-import pickle
-
 import mlflow
 import numpy as np
 import pandas as pd
@@ -20,6 +18,8 @@ from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models import LinearModel
 from rankplug.models.pipelines import PipelineModel, pipeline_model
 
+pytestmark = pytest.mark.usefixtures("no_pickle")
+
 NAMES = ["age", "height (m)", "price", "constant"]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4)) * [1.0, 1e3, 1e-3, 0.0] + [0.0, 5.0, 1e4, 7.0]
@@ -27,17 +27,6 @@ Y = np.clip(np.round(X[:, 0]), 0, 3)
 QID = np.repeat(np.arange(6), 10)
 FRAME = pd.DataFrame(X, columns=NAMES)
 NEW = RNG.normal(size=(50, 4)) * [2.0, 3e3, 1e-2, 1.0] + [0.0, 5.0, 1e4, 7.0]
-
-
-@pytest.fixture(autouse=True)
-def no_pickle(monkeypatch):
-    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-
-    def refuse(*_, **__):
-        raise AssertionError("something was unpickled")
-
-    for name in ("load", "loads", "Unpickler"):
-        monkeypatch.setattr(pickle, name, refuse)
 
 
 SCALERS = {

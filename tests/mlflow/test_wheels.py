@@ -14,6 +14,7 @@ import rankplug
 import rankplug.mlflow
 from rankplug import Ranker
 from rankplug.mlflow import wheels
+from tests.processes import run_python
 
 X = np.arange(12.0).reshape(6, 2)
 Y = [0, 1, 2, 0, 2, 1]
@@ -86,14 +87,7 @@ def test_pip_installs_it_wherever_it_is_called_and_the_model_loads(saved, tmp_pa
         f"print(*mlflow.pyfunc.load_model({str(saved)!r}).predict(numpy.ones((2, 2))))"
     )
     environment = {"PYTHONPATH": str(tmp_path / "made"), "PATH": "", "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = run_python(code, timeout=200, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     where, scores = done.stdout.splitlines()
     assert Path(where).is_relative_to(tmp_path / "made")

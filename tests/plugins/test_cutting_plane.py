@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 import rankplug
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.objectives import hinge_objective, pair_weights
 from rankplug.optim import smoothing
 from rankplug.optim.bundle import Planes
@@ -270,19 +270,6 @@ def test_offsets_of_queries_change_nothing_for_smoothed_hinges(offset, dtype):
         rounding = 1e-6 if dtype is np.float64 else 1e-2
         limit = slack + rounding * expected.objective
         assert abs(found.objective - expected.objective) <= limit
-
-
-def test_models_of_other_kinds_cannot_be_starting_points():
-    data = RankingData.from_arrays([[0.0], [1.0]], [0, 1])
-
-    class Other(rankplug.models.base.Model):
-        kind = "other"
-        n_features = 1
-        _predict = _write = None
-        _read = None
-
-    with pytest.raises(ParameterError, match="linear models"):
-        rankplug.make_solver("cutting-plane").solve(data, init=Other())
 
 
 @pytest.mark.parametrize(

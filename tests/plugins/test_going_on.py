@@ -98,6 +98,20 @@ def test_other_models_are_no_start(name, init, message, data):
         rankplug.make_solver(name).solve(data, init=model)
 
 
+@pytest.mark.parametrize("name", ["cutting-plane", "tree-tron"])
+def test_models_of_other_kinds_cannot_be_starting_points(name):
+    data = rankplug.RankingData.from_arrays([[0.0], [1.0]], [0, 1])
+
+    class Other(rankplug.models.base.Model):
+        kind = "other"
+        n_features = 1
+        _predict = _write = None
+        _read = None
+
+    with pytest.raises(ParameterError, match="linear models"):
+        rankplug.make_solver(name).solve(data, init=Other())
+
+
 def test_zeros_are_treated_as_before(data):
     yesterday = quick("xgboost-pairwise", zeros="value").solve(data)
     with pytest.raises(ParameterError, match="trained with zeros='value'"):

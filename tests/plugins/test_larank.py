@@ -26,6 +26,7 @@ from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.testing import contract_checks
 from rankplug_plugins.larank import LaRank
 from rankplug_plugins.larank.patterns import list_patterns
+from tests.oracles import query_data
 
 by_schedule = pytest.mark.parametrize("schedule", ["adaptive", "cyclic"])
 by_margin = pytest.mark.parametrize("margin", ["unit", "graded"])
@@ -50,17 +51,6 @@ def label_data(seed=0, n=12, d=3, k=5):
     Y[rng.random(Y.shape) < 0.1] = np.nan
     X[3], Y[4], X[5] = 0.0, 1.0, X[6]
     return LabelRankingData.from_arrays(X, Y)
-
-
-def query_data(seed=0, weighted=False):
-    """Ties, a query with equal documents, a query with one level, weights."""
-    rng = np.random.default_rng(seed)
-    qid = np.repeat(np.arange(6), [9, 1, 7, 6, 2, 8])
-    X, y = rng.normal(size=(33, 4)) + 2.0, rng.integers(0, 4, size=33).astype(float)
-    X[qid == 4], y[qid == 4] = 1.0, [0.0, 1.0]
-    y[qid == 3] = 2.0
-    weight = np.array([1.0, 1.0, 0.0, 3.0, 0.5, 2.0])[qid] if weighted else None
-    return RankingData.from_arrays(X, y, qid, sample_weight=weight)
 
 
 def patterns(data):

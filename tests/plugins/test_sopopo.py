@@ -17,7 +17,7 @@ from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.solver import Monitor
 from rankplug_plugins.sopopo.decompositions import NAMES, decompose
 from rankplug_plugins.sopopo.solver import _Ascent
-from tests.oracles import bipartite_graphs, graph_loss, groups
+from tests.oracles import bipartite_graphs, graph_loss, groups, query_data
 
 by_decomposition = pytest.mark.parametrize("decomposition", list(NAMES))
 by_weights = pytest.mark.parametrize("weights", ["sum", "mean"])
@@ -36,17 +36,6 @@ def label_data(seed=0, n=12, d=3, k=5, X=None):
     Y[rng.random(Y.shape) < 0.1] = np.nan
     X[3], Y[4] = 0.0, 1.0
     return LabelRankingData.from_arrays(X, Y)
-
-
-def query_data(seed=0, weighted=False):
-    """Ties, a query with equal documents, a query with one level, weights."""
-    rng = np.random.default_rng(seed)
-    qid = np.repeat(np.arange(6), [9, 1, 7, 6, 2, 8])
-    X, y = rng.normal(size=(33, 4)) + 2.0, rng.integers(0, 4, size=33).astype(float)
-    X[qid == 4], y[qid == 4] = 1.0, [0.0, 1.0]
-    y[qid == 3] = 2.0
-    weight = np.array([1.0, 1.0, 0.0, 3.0, 0.5, 2.0])[qid] if weighted else None
-    return RankingData.from_arrays(X, y, qid, sample_weight=weight)
 
 
 def minimum(data, C, decomposition, weights="sum", X=None):

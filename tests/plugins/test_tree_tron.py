@@ -197,19 +197,6 @@ def test_huge_features_are_an_error_not_nan(size, params):
         solve(RankingData.from_arrays(X, [0, 1, 2]), 1.0, **params)
 
 
-def test_models_of_other_kinds_cannot_be_starting_points():
-    data = RankingData.from_arrays([[0.0], [1.0]], [0, 1])
-
-    class Other(rankplug.models.base.Model):
-        kind = "other"
-        n_features = 1
-        _predict = _write = None
-        _read = None
-
-    with pytest.raises(ParameterError, match="linear models"):
-        rankplug.make_solver("tree-tron").solve(data, init=Other())
-
-
 def letor(data_folder, name, part):
     return rankplug.read_data(data_folder / name / "Fold1" / f"{part}.txt.gz")
 

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.processes import SMALL, run_python
+
 HANG = 180  # seconds that nothing here needs
 
 SOLVERS = """
@@ -58,13 +60,7 @@ for name, params in ENDLESS.items():
 
 def test_every_kind_of_solver_stops_in_the_middle_of_its_work():
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(
-        [sys.executable, "-c", SOLVERS],
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        env=environment,
-    )
+    ended = run_python(SOLVERS, timeout=HANG, env=environment)
     assert ended.returncode == 0, ended.stderr
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(lines) == 9
@@ -109,18 +105,16 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
-RECIPE = """
-name: small
-data: {dataset: wine}
-metrics: [kendall_tau]
-sanity: false
-scale: standard
+RECIPE = (
+    SMALL
+    + """\
 solvers:
   - solver: tree-tron
     params: {tol: 1e-6}
   - solver: cutting-plane
     params: {tol: 1e-3}
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import weakref
 
 import numpy as np
@@ -15,6 +13,7 @@ from rankplug.cli.shared import Signals
 from rankplug.models import LinearModel
 from rankplug.system.interruption import ending_loop, interrupted
 from rankplug.tuning import TuneObserver, tune
+from tests.processes import SMALL, run_python
 
 HANG = 120  # seconds that no test needs
 
@@ -165,18 +164,16 @@ print(json.dumps(len(counted)))
 sys.exit(status)
 """
 
-RECIPE = """
-name: small
-data: {dataset: wine}
-metrics: [kendall_tau]
-sanity: false
-scale: standard
+RECIPE = (
+    SMALL
+    + """\
 solvers:
   - solver: tree-tron
     params: {tol: 1e-300, max_iter: 1000000}
   - solver: cutting-plane
     params: {tol: 1e-300, max_iter: 1000000}
 """
+)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -185,14 +182,8 @@ def test_the_command_does_not_train_on(tmp_path, number, status, empty_store):
     (tmp_path / "mlflow.db").write_bytes(empty_store.read_bytes())
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
     arguments = ["run", "small.yaml", "--output", "out"]
-    ended = subprocess.run(
-        [sys.executable, "-c", COMMAND, str(int(number)), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        cwd=tmp_path,
-        env=environment,
-    )
+    number = str(int(number))
+    ended = run_python(COMMAND, number, *arguments, timeout=HANG, cwd=tmp_path, env=environment)
     assert ended.returncode == status, ended.stderr
     assert "interrupted: ending the command" in ended.stderr
     assert "interrupted by the user" in ended.stdout
@@ -202,13 +193,7 @@ def test_the_command_does_not_train_on(tmp_path, number, status, empty_store):
 def test_preparing_files_ends(tmp_path):
     (tmp_path / "rows.txt").write_text("1 qid:1 1:0.5\n0 qid:1 1:0.25\n" * 50)
     arguments = ["prepare", "rows.txt", "-o", "prepared"]
-    ended = subprocess.run(
-        [sys.executable, "-c", FILES, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-        cwd=tmp_path,
-    )
+    ended = run_python(FILES, *arguments, timeout=HANG, cwd=tmp_path)
     assert ended.returncode == 130, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1]) == 1
     assert not (tmp_path / "prepared").exists()
