@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, cast
 
@@ -13,7 +13,7 @@ from sklearn.base import clone
 from rankplug.data import PreferenceData, RankingData
 from rankplug.exceptions import ParameterError, RankplugError
 from rankplug.maps import FeatureMap, MappedModel, make_map
-from rankplug.metrics import parse_metric
+from rankplug.metrics import Metric, parse_metric
 from rankplug.models import Model
 from rankplug.parameters import Optional, Parameter, Positive
 from rankplug.shards import pair_totals
@@ -43,46 +43,21 @@ _SHARE_OF_MAP = 0.6
 """Of a time limit: what the map may take, so that there is time for the solver."""
 
 
-class _Map(Parameter):
-    """A map of features, in any form that `make_map` takes."""
+@dataclass(frozen=True)
+class _Readable(Parameter):
+    """What a function reads without an error."""
+
+    read: Callable[[Any], object]
+    words: str
 
     def accepts(self, value: Any) -> bool:
         try:
-            return make_map(value) is not None
+            return self.read(value) is not None
         except (RankplugError, TypeError):
             return False
 
     def __str__(self) -> str:
-        return (
-            "a map of features: names such as 'leaves + identity', {name: parameters}, or a "
-            "FeatureMap; rankplug.list_maps() tells the names"
-        )
-
-
-class _Inner(Parameter):
-    """A solver, in any form that `read_solver` takes."""
-
-    def accepts(self, value: Any) -> bool:
-        try:
-            return read_solver(value) is not None
-        except (RankplugError, TypeError):
-            return False
-
-    def __str__(self) -> str:
-        return "the name of a solver such as 'tree-tron', {name: parameters}, or a Solver"
-
-
-class _MetricName(Parameter):
-    """The name of a metric."""
-
-    def accepts(self, value: Any) -> bool:
-        try:
-            return isinstance(value, str) and parse_metric(value) is not None
-        except RankplugError:
-            return False
-
-    def __str__(self) -> str:
-        return "the name of a metric, such as 'ndcg@10'"
+        return self.words
 
 
 def read_solver(spec: Any) -> Solver:
@@ -95,6 +70,21 @@ def read_solver(spec: Any) -> Solver:
     if isinstance(spec, str):
         return make_solver(spec)
     raise ParameterError(f"solver={spec!r} must be a name, {{name: parameters}} or a Solver")
+
+
+def _read_metric(name: Any) -> Metric | None:
+    return parse_metric(name) if isinstance(name, str) else None
+
+
+_MAP = _Readable(
+    make_map,
+    "a map of features: names such as 'leaves + identity', {name: parameters}, or a FeatureMap; "
+    "rankplug.list_maps() tells the names",
+)
+_SOLVER = _Readable(
+    read_solver, "the name of a solver such as 'tree-tron', {name: parameters}, or a Solver"
+)
+_METRIC = _Readable(_read_metric, "the name of a metric, such as 'ndcg@10'")
 
 
 class Mapped(Solver):
@@ -143,10 +133,10 @@ class Mapped(Solver):
         missing_values=True,
     )
 
-    map: Annotated[Any, _Map()] = "leaves + identity"
-    solver: Annotated[Any, _Inner()] = "tree-tron"
+    map: Annotated[Any, _MAP] = "leaves + identity"
+    solver: Annotated[Any, _SOLVER] = "tree-tron"
     C: Positive | None = None
-    eval_metric: Annotated[str | None, Optional(_MetricName())] = None
+    eval_metric: Annotated[str | None, Optional(_METRIC)] = None
 
     def takes_missing_values(self) -> bool:
         """If the map does."""

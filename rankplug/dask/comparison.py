@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import yaml
@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from rankplug.dask.data import ClusterData
 from rankplug.dask.forms import Given, lacks_queries, open_data, unpack, warn_of_one_query
 from rankplug.data import RankingData
-from rankplug.exceptions import DataError, ParameterError, RankplugError, UnknownNameError
+from rankplug.exceptions import DataError, RankplugError, UnknownNameError
 from rankplug.metrics import parse_metric
 from rankplug.metrics.evaluation import Measured, measure_queries
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.report import Outcome, Report
-from rankplug.solver import Solver, make_solver
+from rankplug.solver import Solver, Solvers, make_solver, name_solvers
 from rankplug.tuning import plain
-
-Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
 
 _USUAL_BASELINE = "xgboost-pairwise"
 _PACKAGES = ("rankplug", "dask", "numpy", "xgboost")
@@ -174,19 +172,8 @@ def _checked_query_ids(data: RankingData, metrics: Sequence[str]) -> NDArray[Any
 
 
 def _by_name(solvers: Solvers) -> dict[str, Solver]:
-    """The solvers, those without a name by their registered one."""
-    if isinstance(solvers, Mapping):
-        named = list(solvers.items())
-    else:
-        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
-        named = [(one if isinstance(one, str) else one.name, one) for one in given]
-    names = [name for name, _ in named]
-    if not names or len(set(names)) < len(names):
-        raise ParameterError(
-            f"compare: solvers are {names}: give one or more, each with a name of its own, such as "
-            "{'weak': make_solver('tree-tron', C=1e-6), 'strong': make_solver('tree-tron', C=1)}"
-        )
-    return {name: make_solver(one) if isinstance(one, str) else one for name, one in named}
+    named = name_solvers(solvers)
+    return {name: make_solver(one) if isinstance(one, str) else one for name, one in named.items()}
 
 
 def _baseline(asked: str | None, names: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -11,7 +10,7 @@ from rankplug.display import Listing
 from rankplug.exceptions import ParameterError, SolverUnavailableError, nearest, warn_caller
 from rankplug.maps.base import FeatureMap
 from rankplug.maps.joined import JoinedMap
-from rankplug.system.plugins import PluginGroup, find_missing, package_of
+from rankplug.system.plugins import PluginGroup, find_fault, find_missing, package_of
 
 MapSpec: TypeAlias = "str | FeatureMap | Mapping[str, Any] | Sequence[Any]"
 """A name, names joined by ``+``, a map, ``{name: parameters}``, or a list of any of these."""
@@ -133,13 +132,7 @@ def _check_names(made: FeatureMap, params: Mapping[str, Any]) -> None:
 
 def _find_fault(cls: Any, name: str) -> str | None:
     """What keeps a plugin's class from being a map of that name."""
-    if not (isinstance(cls, type) and issubclass(cls, FeatureMap)):
-        return "is not a subclass of rankplug.maps.FeatureMap"
-    if getattr(cls, "name", None) != name:
-        return f"calls itself {getattr(cls, 'name', None)!r}: both names must be the same"
-    if inspect.isabstract(cls):
-        return f"lacks the methods {', '.join(sorted(cls.__abstractmethods__))}"
-    return None
+    return find_fault(cls, name, FeatureMap, "rankplug.maps.FeatureMap")
 
 
 _MAPS = PluginGroup("rankplug.maps", "map", _find_fault)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from rankplug.exceptions import ParameterError, RankplugError, UnknownNameError
 from rankplug.io.frames import arrow_table, write_frame
@@ -27,10 +27,8 @@ from rankplug.recipe import (
 )
 from rankplug.report import REPORT_FILES, Report, to_text
 from rankplug.runner import DataLines, new_output, run, where_to_look
-from rankplug.solver import Solver, solver_class
+from rankplug.solver import Solver, Solvers, name_solvers, solver_class
 from rankplug.tuning import plain
-
-Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
 
 _FRAME = Path("data.parquet")
 
@@ -158,19 +156,8 @@ def _output_folder(output: str | os.PathLike[str] | None, name: str) -> Iterator
 
 
 def _entries(solvers: Solvers) -> tuple[Entry, ...]:
-    """The solvers as entries of a recipe, those without a name by their registered one."""
-    if isinstance(solvers, Mapping):
-        named = list(solvers.items())
-    else:
-        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
-        named = [(one if isinstance(one, str) else one.name, one) for one in given]
-    names = [name for name, _ in named]
-    if not names or len(set(names)) < len(names):
-        raise ParameterError(
-            f"compare: solvers are {names}: give one or more, each with a name of its own, such as "
-            "{'weak': make_solver('tree-tron', C=1e-6), 'strong': make_solver('tree-tron', C=1)}"
-        )
-    return tuple(_entry(name, solver) for name, solver in named)
+    """The solvers as entries of a recipe."""
+    return tuple(_entry(name, solver) for name, solver in name_solvers(solvers).items())
 
 
 def _entry(name: str, solver: str | Solver) -> Entry:

@@ -12,7 +12,14 @@ from rankplug.solver.families import (
 from rankplug.solver.inputs import Data, check_validation
 from rankplug.solver.monitor import Callback, Monitor, Progress
 from rankplug.solver.paths import iterate_path, path
-from rankplug.solver.registry import SolverInfo, list_solvers, make_solver, solver_class
+from rankplug.solver.registry import (
+    SolverInfo,
+    Solvers,
+    list_solvers,
+    make_solver,
+    name_solvers,
+    solver_class,
+)
 from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
 
 __all__ = [
@@ -30,6 +37,7 @@ __all__ = [
     "SolverInfo",
     "SolverResult",
     "SolverTags",
+    "Solvers",
     "Status",
     "Task",
     "TopSolver",
@@ -37,6 +45,7 @@ __all__ = [
     "iterate_path",
     "list_solvers",
     "make_solver",
+    "name_solvers",
     "path",
     "solver_class",
 ]

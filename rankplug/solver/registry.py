@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from rankplug.display import Listing
 from rankplug.exceptions import ParameterError, SolverUnavailableError, nearest, warn_caller
 from rankplug.solver.base import Solver
 from rankplug.solver.result import SolverTags
-from rankplug.system.plugins import PluginGroup, find_missing, package_of
+from rankplug.system.plugins import PluginGroup, find_fault, find_missing, package_of
+
+Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
+"""Solvers that are compared: registered names or solvers, perhaps by names for the report."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,28 @@ def make_solver(name: str, **params: Any) -> Solver:
         raise ParameterError(f"{name}: {error}") from None
 
 
+def name_solvers(solvers: Solvers) -> dict[str, str | Solver]:
+    """Solvers that are to be compared, those without a name by their registered one.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or two of them have one name.
+    """
+    if isinstance(solvers, Mapping):
+        named = list(solvers.items())
+    else:
+        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
+        named = [(one if isinstance(one, str) else one.name, one) for one in given]
+    names = [name for name, _ in named]
+    if not names or len(set(names)) < len(names):
+        raise ParameterError(
+            f"compare: solvers are {names}: give one or more, each with a name of its own, such as "
+            "{'weak': make_solver('tree-tron', C=1e-6), 'strong': make_solver('tree-tron', C=1)}"
+        )
+    return dict(named)
+
+
 def solver_class(name: str) -> type[Solver]:
     """The class of a solver by its registered name; raises as `make_solver`."""
     cls = _SOLVERS.find(name)
@@ -83,15 +108,10 @@ def solver_class(name: str) -> type[Solver]:
 
 def _find_fault(cls: Any, name: str) -> str | None:
     """What keeps a plugin's class from being a solver of that name."""
-    if not (isinstance(cls, type) and issubclass(cls, Solver)):
-        return "is not a subclass of rankplug.Solver"
-    if not isinstance(getattr(cls, "tags", None), SolverTags):
+    is_solver = isinstance(cls, type) and issubclass(cls, Solver)
+    if is_solver and not isinstance(getattr(cls, "tags", None), SolverTags):
         return "has no attribute tags = SolverTags(...)"
-    if getattr(cls, "name", None) != name:
-        return f"calls itself {getattr(cls, 'name', None)!r}: both names must be the same"
-    if inspect.isabstract(cls):
-        return f"lacks the methods {', '.join(sorted(cls.__abstractmethods__))}"
-    return None
+    return find_fault(cls, name, Solver, "rankplug.Solver")
 
 
 _SOLVERS = PluginGroup("rankplug.solvers", "solver", _find_fault)

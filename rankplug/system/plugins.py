@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -67,6 +68,18 @@ class PluginGroup:
         if fault:
             raise SolverUnavailableError(f"{self.what} {point.name!r} ({point.value}) {fault}")
         return cls
+
+
+def find_fault(cls: Any, name: str, base: type, known_as: str) -> str | None:
+    """What keeps a class from being a plugin of that name, whose base has the name `known_as`."""
+    is_one = isinstance(cls, type) and issubclass(cls, base)
+    if not is_one:
+        return f"is not a subclass of {known_as}"
+    if getattr(cls, "name", None) != name:
+        return f"calls itself {getattr(cls, 'name', None)!r}: both names must be the same"
+    if inspect.isabstract(cls):
+        return f"lacks the methods {', '.join(sorted(cls.__abstractmethods__))}"
+    return None
 
 
 def package_of(point: EntryPoint) -> str | None:
