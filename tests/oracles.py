@@ -1,14 +1,16 @@
-"""Oracles: slow and obvious versions of what the solvers compute, to check them against.
+"""Oracles: slow and obvious versions of what the solvers compute, and data to check them on.
 
-Everything here lists pairs or graphs, so it is for a few hundred rows at most.
+Oracles list pairs or graphs, so they are for a few hundred rows at most.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
@@ -28,6 +30,23 @@ def query_data(seed: int = 0, weighted: bool = False) -> RankingData:
     y[qid == 3] = 2.0
     weight = np.array([1.0, 1.0, 0.0, 3.0, 0.5, 2.0])[qid] if weighted else None
     return RankingData.from_arrays(X, y, qid, sample_weight=weight)
+
+
+@st.composite
+def small_sets(draw: st.DrawFn, scales: Sequence[float] = (1.0,)) -> Any:
+    """Ties, one-level queries, single rows, duplicate rows, any kind of matrix."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    sizes = rng.integers(1, 8, size=draw(st.integers(1, 5)))
+    qid = np.repeat(np.arange(len(sizes)), sizes)
+    y = rng.integers(0, draw(st.sampled_from([2, 3, 20])), size=len(qid)).astype(float)
+    y[qid == 0] = y[0]
+    # One query that has a pair for certain.
+    qid, y = np.append(qid, [99, 99]), np.append(y, [0.0, 1.0])
+    X = rng.normal(size=(len(qid), draw(st.integers(1, 4)))) * draw(st.sampled_from(scales))
+    X = np.round(X, 2)
+    X[1] = X[0]
+    kind = draw(st.sampled_from(["float64", "float32", "csr"]))
+    return (sparse.csr_array(X) if kind == "csr" else X.astype(kind)), y, qid
 
 
 def pair_differences(data: Data) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

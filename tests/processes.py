@@ -11,6 +11,15 @@ metrics: [kendall_tau]
 sanity: false
 scale: standard
 """
+TUNED = (
+    SMALL
+    + """\
+tune: {n_trials: 2, folds: 2}
+solvers:
+  - solver: tree-tron
+    params: {tol: 1e-6}
+"""
+)
 
 
 def run_python(code, *arguments, timeout, cwd=None, env=None):

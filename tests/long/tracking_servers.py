@@ -22,19 +22,10 @@ from urllib.request import urlopen
 
 from mlflow import MlflowClient
 
-from tests.processes import SMALL
+from tests.processes import TUNED
 
 SECONDS_TO_START = 90  # a machine may be busy
-RECIPE = (
-    SMALL
-    + """\
-tune: {n_trials: 2, folds: 2}
-solvers:
-  - solver: tree-tron
-    params: {tol: 1e-6}
-  - solver: cutting-plane
-"""
-)
+RECIPE = TUNED + "  - solver: cutting-plane\n"
 
 # The command, with a report that is quick; functions below are called at report N of
 # its solvers, for which the first argument, a dict, has a list of names with arguments.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.processes import SMALL
+from tests.processes import TUNED
 
 HANG = 120  # seconds that no test needs
 
@@ -33,19 +33,9 @@ Monitor.report = reporting
 sys.exit(main(sys.argv[2:]))
 """
 
-RECIPE = (
-    SMALL
-    + """\
-tune: {n_trials: 2, folds: 2}
-solvers:
-  - solver: tree-tron
-    params: {tol: 1e-6}
-"""
-)
-
 
 def start(folder, reports, *arguments, **variables):
-    (folder / "small.yaml").write_text(RECIPE)
+    (folder / "small.yaml").write_text(TUNED)
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(reports), *arguments],
         stdout=subprocess.PIPE,

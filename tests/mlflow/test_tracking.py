@@ -376,18 +376,26 @@ def test_a_store_that_cannot_be_used_is_an_error_before_training(
     assert observer.run_id is None
 
 
-def test_a_store_that_is_lost_costs_no_results(store, tmp_path, monkeypatch):
-    class Losing(Observer):
-        def solver_started(self, name, solver):
-            monkeypatch.setattr(mlflow.MlflowClient, "log_batch", lose)
-            monkeypatch.setattr(mlflow.MlflowClient, "log_artifact", lose)
+class Losing(Observer):
+    """The store is lost to some of its client's calls when a solver starts."""
 
+    def __init__(self, patch, *calls):
+        self.patch, self.calls = patch, calls
+
+    def solver_started(self, name, solver):
+        for call in self.calls:
+            self.patch.setattr(mlflow.MlflowClient, call, self.lose)
+
+    @staticmethod
     def lose(*_, **__):
         raise ConnectionError("server gone")
 
+
+def test_a_store_that_is_lost_costs_no_results(store, tmp_path, monkeypatch):
+    losing = Losing(monkeypatch, "log_batch", "log_artifact")
     observer = MlflowObserver(tmp_path, store)
     with pytest.warns(RuntimeWarning, match="incomplete: ConnectionError: server gone"):
-        report = runner.run(SMALL, observer=[observer, Losing()], output=tmp_path, progress=False)
+        report = runner.run(SMALL, observer=[observer, losing], output=tmp_path, progress=False)
     assert not report.failed
     assert (tmp_path / "results.csv").is_file()
 
@@ -566,17 +574,10 @@ def test_repetitions_are_steps_of_a_metric(store, tmp_path):
 
 
 def test_a_store_that_is_lost_before_tuning_costs_no_results(store, tmp_path, monkeypatch):
-    class Losing(Observer):
-        def solver_started(self, name, solver):
-            monkeypatch.setattr(mlflow.MlflowClient, "log_batch", lose)
-            monkeypatch.setattr(mlflow.MlflowClient, "search_runs", lose)
-
-    def lose(*_, **__):
-        raise ConnectionError("server gone")
-
+    losing = Losing(monkeypatch, "log_batch", "search_runs")
     observer = MlflowObserver(tmp_path, store)
     tuned = replace(SMALL, tune=Tune(n_trials=2))
     with pytest.warns(RuntimeWarning, match="server gone"):
-        report = runner.run(tuned, observer=[observer, Losing()], output=tmp_path, progress=False)
+        report = runner.run(tuned, observer=[observer, losing], output=tmp_path, progress=False)
     assert not report.failed
     assert report.outcomes[0].tuning.n_trials == 2

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import rankplug
@@ -13,7 +12,7 @@ from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.objectives import hinge_objective, pair_weights
 from rankplug.optim import smoothing
 from rankplug.optim.bundle import Planes
-from tests.oracles import hinge_dual, hinge_primal, pair_differences
+from tests.oracles import hinge_dual, hinge_primal, pair_differences, small_sets
 
 METHODS = ["ocas", "bmrm", "smoothed-newton"]
 by_method = pytest.mark.parametrize("method", METHODS)
@@ -48,22 +47,6 @@ def label_data():
     Y = np.digitize(utility, [-1, 1]).astype(float)
     Y[rng.random(Y.shape) < 0.1] = np.nan
     return LabelRankingData.from_arrays(X, Y)
-
-
-@st.composite
-def small_sets(draw):
-    """Ties, one-level queries, single rows, duplicate rows, any kind of matrix."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    sizes = rng.integers(1, 8, size=draw(st.integers(1, 5)))
-    qid = np.repeat(np.arange(len(sizes)), sizes)
-    y = rng.integers(0, draw(st.sampled_from([2, 3, 20])), size=len(qid)).astype(float)
-    y[qid == 0] = y[0]
-    # One query that has a pair for certain.
-    qid, y = np.append(qid, [99, 99]), np.append(y, [0.0, 1.0])
-    X = np.round(rng.normal(size=(len(qid), draw(st.integers(1, 4)))), 2)
-    X[1] = X[0]
-    kind = draw(st.sampled_from(["float64", "float32", "csr"]))
-    return (sparse.csr_array(X) if kind == "csr" else X.astype(kind)), y, qid
 
 
 @settings(max_examples=120, phases=[Phase.generate])
