@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -253,9 +253,18 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
                 "is None"
             )
 
-    def _train(self, solver: Solver, data: Data, valid: Data | None, **watching: Any) -> Self:
-        """Train, and keep what comes of it; `watching` are other arguments of `Solver.solve`."""
-        result = solver.solve(data, valid=valid, random_state=self.random_state, **watching)
+    def _train(self, solver: Solver, data: Data, held_out: Sequence[Data], **others: Any) -> Self:
+        """Train, and keep what comes of it; `others` are further arguments of `Solver.solve`.
+
+        All data that are held out are measured; solvers that stop early do it by the last.
+        """
+        result = solver.solve(
+            data,
+            valid=held_out[-1] if held_out else None,
+            watch={f"validation_{number}": one for number, one in enumerate(held_out)},
+            random_state=self.random_state,
+            **others,
+        )
         self.result_, self.model_ = result, result.model
         self.evals_result_ = {
             name: {metric: list(values) for metric, values in metrics.items()}

@@ -124,11 +124,8 @@ class LabelRanker(SolverEstimator):
                 raise DataError(f"Y has 1 class only, {only!r}: at least two are needed to rank")
         elif hasattr(self, "classes_"):
             del self.classes_
-        watch = {
-            f"validation_{number}": self._data(*one[:2], data) for number, one in enumerate(sets)
-        }
-        valid = list(watch.values())[-1] if watch else None
-        return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
+        held_out = [self._data(*one[:2], data) for one in sets]
+        return self._train(solver, data, held_out, init=init, callback=callback)
 
     def rank(self, X: Any) -> NDArray[np.int64]:
         """Rank of each label for each row, 1 = best; labels with equal scores keep their order.

@@ -135,11 +135,8 @@ class Ranker(SolverEstimator):
         self.n_queries_in_ = data.n_queries
         if data.n_queries > 1:
             _warn_of_unknown_queries(sets)
-        watch = {
-            f"validation_{number}": self._data(*one, like=data) for number, one in enumerate(sets)
-        }
-        valid = list(watch.values())[-1] if watch else None
-        return self._train(solver, data, valid, watch=watch, init=init, callback=callback)
+        held_out = [self._data(*one, like=data) for one in sets]
+        return self._train(solver, data, held_out, init=init, callback=callback)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of `X`, in their order; higher is better.
