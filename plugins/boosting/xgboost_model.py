@@ -170,7 +170,13 @@ class XGBoostModel(TreeModel):
     def _predict_in_detail(self, X: Matrix, **what: bool) -> NDArray[Any]:
         import xgboost
 
-        rows = xgboost.DMatrix(self._convert_rows(X), missing=missing_value(self.zeros))
+        try:
+            rows = xgboost.DMatrix(self._convert_rows(X), missing=missing_value(self.zeros))
+        except xgboost.core.XGBoostError as error:
+            raise DataError(
+                "the features are too large for XGBoost, which keeps them as float32: they must "
+                "be below 3.4e38"
+            ) from error
         # The columns have been compared already, and the matrix has no names.
         return np.asarray(self.booster.predict(rows, validate_features=False, **what))
 

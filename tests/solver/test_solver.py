@@ -85,7 +85,7 @@ class Extended(Declared):
 def test_parameters_are_declared_where_they_have_their_defaults(data):
     assert Declared.parameters == {
         "steps": Integer(0),
-        "max_iter": Integer(1),
+        "max_iter": Integer(1, most=2**31 - 1),
         "C": Real(0),
         "how": Choice(("up", "down")),
         "aloud": Choice((True, False)),
