@@ -10,7 +10,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
-from rankplug.data import Block, LabelRankingData, Matrix, OneHotMatrix, PreferenceData, RankingData
+from rankplug.data import (
+    Block,
+    LabelRankingData,
+    Matrix,
+    OneHotMatrix,
+    PreferenceData,
+    RankingData,
+    stored_values,
+)
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.maps import FeatureMap, FittedMap, Fitting, pack, unpack
 from rankplug.models import TreeArrays, TreeEnsemble, TreeModel, model_class
@@ -25,6 +33,7 @@ _DEFAULT = {
     "labels": "random-forest",
 }
 _FILE = "trees"
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class _Trees(Parameter):
@@ -241,6 +250,11 @@ class LeavesMap(FeatureMap):
             random_state=int(fitting.rng.integers(2**31)),
         )
         weight = getattr(data, "row_weight", None)
+        if np.fmax.reduce(np.abs(stored_values(data.X)), axis=None, initial=0.0) > _LARGEST_FLOAT32:
+            raise DataError(
+                "the features are too large for forests, which compare them as float32: they must "
+                "be below 3.4e38; scale the features"
+            )
         forest.fit(_with_short_indices(data.X), y, sample_weight=weight)
         return TreeEnsemble(_arrays_of([one.tree_ for one in forest.estimators_]), data.n_features)
 

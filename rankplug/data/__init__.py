@@ -15,6 +15,7 @@ from rankplug.data.arrays import (
     row_blocks,
     row_slice,
     stack_rows,
+    stored_values,
     take_rows,
     to_dense,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "row_blocks",
     "row_slice",
     "stack_rows",
+    "stored_values",
     "take_rows",
     "to_dense",
 ]
