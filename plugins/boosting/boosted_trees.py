@@ -234,8 +234,8 @@ class BoostedTrees(Solver):
             remedy = ""
             if "too large" in reason:
                 remedy = "; features must be below 3.4e38, the limit of float32: rescale them"
-            elif "invalid float value" in reason:
-                remedy = "; numbers overflow: scale the features, or lower the learning rate"
+            elif "invalid float value" in reason or "should be non-zero" in reason:
+                remedy = "; numbers overflow or vanish: scale the features, or parameters"
             if self.params and not remedy:
                 reason = first_sentence(error)
                 raise ParameterError(
