@@ -92,7 +92,7 @@ def _train(args: argparse.Namespace) -> int:
         folder = output / "model"
         save_model(outcome.result.model, folder)
         print(f"model:  {folder}")
-        if args.register is not None:
+        if args.register:
             print(f"        {_register(observer, outcome.name, args.register)}")
     return exit_status(report, observer)
 
@@ -144,7 +144,7 @@ def _tune(args: argparse.Namespace) -> int:
 
     print(f"best:   rankplug run {shlex.quote(str(output / BEST))}")
     winner = best_tuned(report.outcomes)
-    if args.register is not None and winner is not None:
+    if args.register and winner is not None:
         print(f"model:  {_register(observer, winner, args.register)}: {winner}")
     return exit_status(report, observer)
 
@@ -280,7 +280,9 @@ def _add_command(
 
 def _add_register_argument(parser: argparse.ArgumentParser, model: str) -> None:
     parser.add_argument(
-        "--register", metavar="NAME", help=f"register {model} in MLflow, with the alias 'champion'"
+        "--register",
+        metavar="NAME",
+        help=f"register {model} in MLflow, with the alias 'champion' (default: do not)",
     )
 
 

@@ -3,7 +3,10 @@
 They are the ones the built-in flavors use. Most have no type hints, hence `Any`.
 """
 
+import functools
 import inspect
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from mlflow.models import utils as _example
@@ -57,3 +60,30 @@ def params_of_the_caller(model: object) -> Any:
                 return frame.f_locals.get("params")
         frame = frame.f_back
     return None
+
+
+def spare_from_schema(flavor: str, spare: Callable[[Any, Any], bool]) -> None:
+    """Let input reach the models of a flavor that MLflow's check of the schema would refuse.
+
+    With named columns MLflow takes tables of pandas and Spark only, and it looks before it calls
+    the model: there is no other place to say that the model takes more.
+
+    Parameters
+    ----------
+    flavor : str
+        The module that loads the models; those of other flavors are checked as ever.
+    spare : callable
+        Of the input and the schema: whether the model itself checks this input.
+    """
+    # The module itself: for `mlflow.pyfunc` there may be a stand-in that loads it on first use.
+    module: Any = sys.modules[PyFuncModel.__module__]
+    check: Any = getattr(module, "_validate_prediction_input", None)
+    if check is None or hasattr(check, "__wrapped__"):
+        return
+
+    @functools.wraps(check)
+    def validate(data: Any, params: Any, schema: Any, params_schema: Any, own: Any = None) -> Any:
+        kept = None if own == flavor and schema is not None and spare(data, schema) else schema
+        return check(data, params, kept, params_schema, own)
+
+    module._validate_prediction_input = validate

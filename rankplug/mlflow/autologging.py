@@ -22,6 +22,7 @@ from mlflow.entities import DatasetInput, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking.context.registry import resolve_tags
 from packaging.specifiers import SpecifierSet
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 
@@ -29,6 +30,7 @@ from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, measure_data, parse_metric
 from rankplug.mlflow import _private
 from rankplug.mlflow.flavor import FLAVOR_NAME, log_model, require_example
+from rankplug.mlflow.importances import Importances, find_importances
 from rankplug.mlflow.pyfunc import plain_example
 from rankplug.mlflow.run import (
     TrackedRun,
@@ -39,6 +41,7 @@ from rankplug.mlflow.run import (
     score_metrics,
 )
 from rankplug.mlflow.store import LogGuard, Store, first_line
+from rankplug.models import Model
 from rankplug.solver import Data, Solver, SolverResult
 
 _log = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ def autolog(
     log_model_signatures: bool = True,
     log_models: bool = True,
     log_datasets: bool = True,
+    log_feature_importances: bool = True,
     disable: bool = False,
     exclusive: bool = False,
     disable_for_unsupported_versions: bool = False,
@@ -71,7 +75,10 @@ def autolog(
       ``valid_ndcg_at_10``, ``valid_mrr`` and ``valid_pairwise_accuracy``, for label ranking
       ``valid_kendall_tau`` and ``valid_top1_error``; of each of several, or of one, after each
       iteration ``validation_0_ndcg_at_10``;
-    - the model, and the data sets as inputs, described but not copied.
+    - the model, and the data sets as inputs, described but not copied;
+    - of a model that tells them, ``feature_importance.json`` and ``.png``, of a linear one its
+      weights as ``coefficients.json`` and ``.png``: those of the features that the ranker gets
+      from a pipeline, the largest first; for label ranking the weights of each label.
 
     A fit that fails leaves a failed run, one that is interrupted a killed one. A ``Pipeline`` that
     ends in a ranker is one fit, and so is ``GridSearchCV`` or ``RandomizedSearchCV`` over either:
@@ -89,6 +96,8 @@ def autolog(
         Declare the model's input columns; see `rankplug.mlflow.save_model`.
     log_models : bool
     log_datasets : bool
+    log_feature_importances : bool
+        Importances or coefficients as JSON and as a picture.
     disable : bool
         Log nothing any more.
     exclusive : bool
@@ -153,6 +162,11 @@ class TrainingLog:
         if _setting("log_models"):
             yield partial(self._log_model, fitted)
         yield self._log_metrics
+        if _setting("log_feature_importances"):
+            found = find_importances(*_model_and_names(fitted))
+            if found is not None:
+                yield partial(self._log_importances, found)
+                yield partial(self._log_picture, found)
 
     def _log_search(self, search: Any) -> None:
         client, run_id = self._run.store.client, self._run.run_id
@@ -209,6 +223,12 @@ class TrainingLog:
             values = _evaluate(training.estimator.model_.predict(training.valid.X), training.valid)
             metrics += score_metrics("valid", values, self._valid, self._model_id)
         self._run.log(metrics=metrics)
+
+    def _log_importances(self, found: Importances) -> None:
+        self._run.store.client.log_dict(self._run.run_id, found.to_dict(), f"{found.title}.json")
+
+    def _log_picture(self, found: Importances) -> None:
+        self._run.store.client.log_figure(self._run.run_id, found.draw(), f"{found.title}.png")
 
 
 _current: ContextVar[Training | None] = ContextVar("rankplug_training", default=None)
@@ -283,6 +303,19 @@ def _is_ranker(estimator: Any) -> bool:
         else:
             return False
     return True
+
+
+def _model_and_names(fitted: Any) -> tuple[Model, list[str] | None]:
+    """The model of a ranker, and what the columns are called that a pipeline makes for it."""
+    names = None
+    while isinstance(fitted, Pipeline):
+        if len(fitted.steps) > 1:
+            try:
+                names = [*fitted[:-1].get_feature_names_out(names)]
+            except (AttributeError, NotFittedError, TypeError, ValueError):
+                names = None  # steps need not tell
+        fitted = fitted.steps[-1][1]
+    return fitted.model_, names
 
 
 def _is_enabled() -> bool:

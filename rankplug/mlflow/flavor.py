@@ -20,7 +20,13 @@ from sklearn.pipeline import Pipeline
 from rankplug import __version__
 from rankplug.exceptions import ParameterError
 from rankplug.mlflow import _private
-from rankplug.mlflow.pyfunc import ScoringModel, default_signature, named_example, plain_example
+from rankplug.mlflow.pyfunc import (
+    ScoringModel,
+    default_signature,
+    is_checked_by_model,
+    named_example,
+    plain_example,
+)
 from rankplug.mlflow.serving import guard_scoring_server
 from rankplug.mlflow.wheels import wheels_of
 from rankplug.models import Model
@@ -85,10 +91,9 @@ def save_model(
 
     Notes
     -----
-    MLflow itself looks for the columns of the signature, by name, before ``pyfunc`` passes a
-    frame on, cell by cell (about a second for a million cells), and refuses arrays and sparse
-    matrices, which have no names. A model whose input is open takes these through ``pyfunc``,
-    and frames as they are; so does what `load_model` returns.
+    Before ``pyfunc`` passes a frame of pandas on, MLflow looks for the columns of the signature, by
+    name, cell by cell (about a second for a million cells). Arrays, sparse matrices and tables of
+    Polars and Arrow go to the model as they are, and so do frames if the input is open.
     """
     trained = _find_model(model)
     _private.validate_env_arguments(conda_env, pip_requirements, extra_pip_requirements)
@@ -235,6 +240,7 @@ def get_default_conda_env(include_xgboost: bool = False) -> dict[str, Any]:
 def _load_pyfunc(path: str) -> ScoringModel:
     """Called by ``mlflow.pyfunc.load_model`` with the folder of the model's data."""
     guard_scoring_server()
+    _private.spare_from_schema(_LOADER_MODULE, is_checked_by_model)
     return ScoringModel(load_saved_model(path))
 
 

@@ -44,9 +44,10 @@ class ScoringModel:
         Parameters
         ----------
         data : DataFrame, dict of columns, list of records, array or sparse matrix
-            Columns are matched by name and extra ones ignored. Frames for a model without
-            feature names either have the columns ``f0``, ``f1``, ... or exactly as many
-            columns as the model has features, beside the query ids. These stand in the column
+            Frames are those of pandas, Polars or Arrow. Columns are matched by name and extra ones
+            ignored; those of arrays are the features in the order of the training. Frames for a
+            model without feature names either have the columns ``f0``, ``f1``, ... or exactly as
+            many columns as the model has features, beside the query ids. These stand in the column
             that held them in training, or in ``qid``; without them, as in arrays, all rows are
             one query, if they were in training.
         params : dict, optional
@@ -160,7 +161,8 @@ def default_signature(model: Model, *, any_input: bool = False) -> ModelSignatur
 
     The model checks and converts its features itself; of a column of numbers of one type MLflow
     would refuse most others. With `any_input`, and for models whose features have no names, the
-    input is left open: MLflow lets arrays and sparse matrices through to the model only then.
+    input is left open: MLflow itself lets arrays and tables that are not of pandas through to the
+    model only then, elsewhere `is_checked_by_model` does.
     """
     inputs = None
     if not any_input and model.feature_names is not None:
@@ -176,6 +178,24 @@ def default_signature(model: Model, *, any_input: bool = False) -> ModelSignatur
         columns += [ColSpec(anything, name, required=False) for name in more]
         inputs = Schema(columns)
     return ModelSignature(inputs, _output_schema(model), PARAMS)
+
+
+def is_checked_by_model(data: Any, schema: Schema) -> bool:
+    """Whether the model takes the input as it is, instead of a frame of pandas made of it.
+
+    With the schema of `default_signature` these are arrays, sparse matrices and the tables of
+    Polars and Arrow. One that the user has written is a promise about the input, and MLflow's.
+    """
+    if schema.is_tensor_spec() or not all(
+        isinstance(kind, AnyType) for kind in schema.input_types()
+    ):
+        return False
+    if isinstance(data, np.ndarray):
+        return data.ndim == 2
+    if sparse.issparse(data) or tables.is_lazy(data):
+        return True
+    # What Spark has is not rows in memory.
+    return tables.is_table(data) and hasattr(data, "to_pandas")
 
 
 def plain_example(example: Any, n_rows: int | None = None) -> Any:

@@ -78,6 +78,7 @@ def test_a_project_run_is_the_parent_of_the_solvers_runs(project, empty_store, m
     assert parent.info.status == child.info.status == "FINISHED"
     assert parent.data.params["rp.name"] == "tiny"
     assert child.data.metrics["ndcg_at_10"] > 0.9
+    assert not client.search_registered_models()
     for entry in child.inputs.dataset_inputs:
         assert entry.dataset.name == f"{project.name}/train set.txt"
 
@@ -134,6 +135,32 @@ def test_values_come_through_the_shell_as_they_are(entry_point):
         assert str(args[name]) == "7"
 
 
+def test_the_model_can_be_registered(project, empty_store, monkeypatch):
+    """By a listed parameter, as it is in the other test, whose default registers nothing."""
+    for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID"):
+        monkeypatch.setenv(name, "")  # so that it is restored: MLflow sets it
+        monkeypatch.delenv(name)
+    shutil.copy(empty_store, project / "store.db")
+    uri = f"sqlite:///{project}/store.db"
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+    monkeypatch.setattr("mlflow.tracking.fluent._active_experiment_id", None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.chdir(project)
+    run = mlflow.projects.run(
+        ".",
+        entry_point="train",
+        parameters={"recipe": "it's tiny.yaml", "output": "out", "register": "it's good"},
+        env_manager="local",
+    )
+    assert run.get_status() == "FINISHED"
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    (registered,) = client.search_registered_models()
+    assert registered.name == "it's good"
+    version = client.get_model_version_by_alias("it's good", "champion")
+    assert client.get_run(version.run_id).data.tags["mlflow.parentRunId"] == run.run_id
+
+
 @pytest.mark.parametrize("entry_point", ["main", "train", "tune", "compare"])
 def test_defaults_are_a_recipe_and_no_folder(entry_point):
     entry = load_project(str(ROOT)).get_entry_point(entry_point)
@@ -142,6 +169,7 @@ def test_defaults_are_a_recipe_and_no_folder(entry_point):
     assert (ROOT / args.recipe).is_file()
     assert not args.output
     assert not getattr(args, "storage", None)
+    assert not getattr(args, "register", None)
 
 
 def test_the_environment_lists_mlflow():

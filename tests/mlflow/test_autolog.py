@@ -1,5 +1,6 @@
 """`rankplug.mlflow.autolog`: what a fit leaves in MLflow, alone, nested, failing, in threads."""
 
+import io
 import logging
 import signal
 import threading
@@ -12,14 +13,17 @@ import pyarrow as pa
 import pytest
 import sklearn
 from scipy import sparse
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, make_solver
 from rankplug.exceptions import DataError, InterruptionWarning, ParameterError
+from rankplug.mlflow.importances import find_importances
+from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.solver import Monitor
 from rankplug.system import interruption
 
@@ -100,10 +104,93 @@ def test_label_ranking_is_logged_too(runs):
     assert not run.outputs.model_outputs
 
 
+def artifacts(run):
+    """Their names; those of importances with what they hold."""
+    files = {file.path for file in mlflow.MlflowClient().list_artifacts(run.info.run_id)}
+    uris = {name: f"runs:/{run.info.run_id}/{name}" for name in files}
+    for name, uri in uris.items():
+        if name.endswith(".png"):
+            assert mlflow.artifacts.load_image(uri).size > (100, 100)
+    json = [name for name in files if name.endswith(".json")]
+    return files, {name: mlflow.artifacts.load_dict(uris[name]) for name in json}
+
+
+QUICK = {"log_models": False, "log_datasets": False}
+
+
+def test_coefficients_and_importances_are_files(runs):
+    rankplug.mlflow.autolog(**QUICK)
+    linear = fit()
+    trees = Ranker("xgboost-pairwise", n_estimators=3).fit(X, Y, qid=QID)
+    array = Ranker("lightgbm-lambdarank", n_estimators=3).fit(X.to_numpy(), Y, qid=QID)
+    labels = LabelRanker().fit(X, Y)
+    found = [artifacts(run) for run in runs()]
+    files = [{f"{name}.json", f"{name}.png"} for name in ("coefficients", "feature_importance")]
+    assert [one[0] for one in found] == [files[0], files[1], files[1], files[0]]
+    logged = [one[1].popitem()[1] for one in found]
+    assert logged[0] == dict(zip("abc", linear.coef_, strict=True))
+    by_size = sorted(logged[0].values(), key=abs, reverse=True)
+    assert list(logged[0].values()) == by_size
+    assert logged[1] == dict(zip("abc", trees.feature_importances_, strict=True))
+    wanted = dict(zip(("f0", "f1", "f2"), array.feature_importances_, strict=True))
+    assert logged[2] == wanted
+    assert logged[3] == {
+        str(label): dict(zip("abc", row, strict=True))
+        for label, row in zip(labels.model_.labels, labels.coef_, strict=True)
+    }
+
+
+def test_coefficients_of_pipelines_and_searches_have_the_names_of_the_columns(runs):
+    rankplug.mlflow.autolog(**QUICK)
+    encoded = make_column_transformer((OneHotEncoder(), ["a"]), remainder="passthrough")
+    pipeline = make_pipeline(encoded, make_pipeline(StandardScaler(), Ranker()))
+    data = X.assign(a=np.where(X["a"] > 0, "yes", "no"))
+    pipeline.fit(data, Y, pipeline__ranker__group=[60])
+    search = GridSearchCV(Ranker(), {"solver__C": [0.1, 1.0]}, cv=2).fit(X.assign(qid=QID), Y)
+    names = "onehotencoder__a_no", "onehotencoder__a_yes", "remainder__b", "remainder__c"
+    of_pipeline, of_search = (artifacts(run)[1]["coefficients.json"] for run in runs())
+    assert of_pipeline == dict(zip(names, pipeline[-1][-1].coef_, strict=True))
+    assert of_search == dict(zip("abc", search.best_estimator_.coef_, strict=True))
+
+
+def test_a_kernel_tells_no_importances(runs):
+    rankplug.mlflow.autolog(**QUICK)
+    LabelRanker("sopopo", kernel="rbf").fit(X[:20], Y[:20])
+    assert artifacts(runs()[0])[0] == set()
+
+
+def test_a_picture_that_cannot_be_drawn_costs_nothing_else(runs, monkeypatch, caplog):
+    def fail(*args, **kwargs):
+        raise RuntimeError("no font")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
+    rankplug.mlflow.autolog(**QUICK)
+    fit()
+    assert "autologging is incomplete: RuntimeError: no font" in caplog.text
+    (run,) = runs()
+    assert run.info.status == "FINISHED"
+    assert artifacts(run)[0] == {"coefficients.json"}
+
+
+@pytest.mark.parametrize("n_features", [1, 50])
+def test_pictures_of_few_and_many_features(n_features):
+    names = [f"${j} \\n {'x' * 99}" for j in range(n_features)]
+    for model in (
+        LinearModel(np.zeros(n_features), names),
+        LinearModel(np.arange(n_features) - 2.0, names),
+        LabelLinearModel(np.ones((3, n_features)), ["$a", "b_", "c"], names),
+    ):
+        found = find_importances(model)
+        figure = found.draw()
+        figure.savefig(io.BytesIO(), format="png")
+        assert ("20 of 50" in figure.axes[0].get_title()) == (n_features == 50)
+
+
 def test_what_is_not_wanted_is_not_logged(runs):
-    rankplug.mlflow.autolog(log_models=False, log_datasets=False)
+    rankplug.mlflow.autolog(log_models=False, log_datasets=False, log_feature_importances=False)
     fit()
     (run,) = runs()
+    assert artifacts(run) == (set(), {})
     assert run.data.metrics["n_iter"] > 0
     assert not run.outputs.model_outputs
     assert not run.inputs.dataset_inputs

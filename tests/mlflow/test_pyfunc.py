@@ -7,6 +7,8 @@ import sys
 import mlflow
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature, infer_signature
@@ -111,10 +113,76 @@ def test_an_open_input_takes_everything(data, tmp_path):
     np.testing.assert_array_equal(unnamed.predict(data), expected)
 
 
-def test_mlflow_refuses_arrays_with_a_signature_and_the_way_out_works(tmp_path):
-    """What `save_model` documents: MLflow itself refuses these before the model sees them."""
-    loaded = pyfunc(MODEL, tmp_path)
-    for data in (X, sparse.csr_array(X)):
+TABLES = {
+    "polars": lambda frame: pl.from_pandas(frame),
+    "a query of polars": lambda frame: pl.from_pandas(frame).lazy(),
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("ids", [QID, QID.astype("uint8"), pd.array(QID, "Int64"), QID.astype(str)])
+def test_tables_of_polars_and_arrow_go_through_the_signature(table, ids, tmp_path):
+    """MLflow's check knows pandas only: the model looks for the columns itself."""
+    loaded = pyfunc(Ranker("tree-tron").fit(FRAME, RNG.integers(0, 3, 40), qid=QID), tmp_path)
+    frame = FRAME.assign(qid=ids, note="x")[["note", "price", "qid", "age", "height (m)"]]
+    other = table(frame)
+    np.testing.assert_array_equal(loaded.predict(other), loaded.predict(frame))
+    for params in ({"output": "rank"}, {"output": "top_k", "k": 2}):
+        found, wanted = loaded.predict(other, params), loaded.predict(frame, params)
+        assert list(found["qid"]) == list(wanted["qid"])
+        pd.testing.assert_frame_equal(found.drop(columns="qid"), wanted.drop(columns="qid"))
+    with refused("missing feature columns: age, price"):
+        loaded.predict(table(FRAME[["height (m)"]]))
+    with refused("output='rank' needs the queries"):
+        loaded.predict(table(FRAME), {"output": "rank"})
+
+
+def test_integer_ids_are_answered_as_they_came(tmp_path):
+    """Also those that no float holds, in a column that knows missing values."""
+    large = 2**53 + 1 + QID
+    loaded = pyfunc(
+        Ranker("tree-tron").fit(FRAME, RNG.integers(0, 3, 40), qid=pd.Series(large, name="user")),
+        tmp_path,
+    )
+    for ids in (large, pd.array(large, "Int64"), pd.array(large, "int64[pyarrow]")):
+        frame = FRAME.assign(user=ids)
+        for given in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+            assert list(loaded.predict(given, {"output": "rank"})["qid"]) == large.tolist()
+            best = loaded.predict(given, {"output": "top_k", "k": 1})
+            assert best["qid"].tolist() == np.unique(large).tolist()
+    missing = FRAME.assign(user=pd.array([None, *large[1:].tolist()], "Int64"))
+    for given in (missing, pl.from_pandas(missing), pa.Table.from_pandas(missing)):
+        with refused("qid is missing .* at row 0"):
+            loaded.predict(given, {"output": "rank"})
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, np.float32, np.int64, sparse.csr_array, sparse.csc_matrix]
+)
+def test_arrays_go_through_the_signature(kind, tmp_path):
+    """Their columns are the features in the order of the training."""
+    data = kind(X)
+    loaded = pyfunc(MODEL, tmp_path / "a")
+    expected = MODEL.predict(data)
+    np.testing.assert_array_equal(loaded.predict(data), expected)
+    order = np.argsort(-expected, kind="stable")
+    ranks = loaded.predict(data, {"output": "rank"})["rank"]  # all rows are one query
+    np.testing.assert_array_equal(ranks.iloc[order], np.arange(1, 41))
+    best = loaded.predict(data, {"output": "top_k", "k": 3})
+    np.testing.assert_array_equal(best["row"], order[:3])
+    with refused("X has 2 features, but the model is expecting 3"):
+        loaded.predict(data[:, :2])
+    labels = pyfunc(LABEL_MODEL, tmp_path / "b")
+    np.testing.assert_array_equal(labels.predict(data), LABEL_MODEL.predict(data))
+    several = Ranker("tree-tron").fit(FRAME, RNG.integers(0, 3, 40), qid=QID)
+    with refused("output='rank' needs the queries"):
+        pyfunc(several, tmp_path / "c").predict(data, {"output": "rank"})
+
+
+def test_a_signature_of_the_user_is_mlflows_to_enforce(tmp_path):
+    loaded = pyfunc(MODEL, tmp_path, signature=infer_signature(FRAME))
+    for data in (X, sparse.csr_array(X), pl.from_pandas(FRAME)):
         with refused("Failed to enforce schema"):
             loaded.predict(data)
         native = rankplug.mlflow.load_model(str(tmp_path / "saved"))
