@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, cycle
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 # Colours of Okabe and Ito, which people of all colour visions tell apart.
@@ -77,7 +77,15 @@ class Style:
     linestyle: Any
 
 
+Styles: TypeAlias = Mapping[str, Style]
+
 _BASELINE = Style(INK, "s", "solid")
+
+
+def styles_of(names: Iterable[str], baseline: str | None = None) -> Styles:
+    """A style for each solver; colour, marker and dashes together tell all of them apart."""
+    styles = map(Style, cycle(PALETTE), cycle(_MARKERS), cycle(_DASHES))
+    return {name: _BASELINE if name == baseline else next(styles) for name in names}
 
 
 class Canvas:
@@ -92,9 +100,7 @@ class Canvas:
     """
 
     def __init__(self, names: Iterable[str], baseline: str | None) -> None:
-        # Colour, marker and dashes each distinguish most solvers, together all of them.
-        styles = map(Style, cycle(PALETTE), cycle(_MARKERS), cycle(_DASHES))
-        self.styles = {name: _BASELINE if name == baseline else next(styles) for name in names}
+        self.styles = styles_of(names, baseline)
         self._numbers = count(1)
 
     @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import RankplugError
-from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis, shorten
+from rankplug.report.plots.canvas import Canvas, Plot, Styles, plain_log_axis, shorten
 from rankplug.report.report import Outcome, Report
 from rankplug.solver import Objective, Solver, make_solver
 
@@ -19,23 +21,28 @@ def convergence(report: Report, canvas: Canvas) -> list[Plot]:
     """A picture for each objective, of two panels: against passes, or iterations, and seconds."""
     plots = []
     for group in same_objective(report.competitors):
-        lowest = _lower_bound(group)
-        steps = ("n_passes", "passes over the data")
-        if not all(_read_columns(outcome, "n_passes").size for outcome in group):
-            steps = ("n_iter", "iterations")
-        panels = [
-            _draw_panel(group, lowest, column, unit, canvas)
-            for column, unit in (steps, ("seconds", "seconds"))
-        ]
+        names = ", ".join(outcome.name for outcome in group)
+        panels = []
+        for column, unit in (steps_of(group), ("seconds", "seconds")):
+            with canvas.axes(2.6) as axes:
+                draw_convergence(axes, [group], column, unit, canvas.styles)
+                panels.append(canvas.svg(axes, f"Convergence of {names} against {unit}"))
         title = ", ".join(shorten(outcome.name) for outcome in group)
         solver = _solver(group[0])
         problem = group[0].name if solver is None else solver.tags.problem
-        caption = f"Minimum: at least {lowest:.6g}. Problem: {problem}."
+        caption = f"Minimum: at least {_lower_bound(group):.6g}. Problem: {problem}."
         plots.append(Plot(title, "\n".join(panels), caption))
     return plots
 
 
-def same_objective(outcomes: tuple[Outcome, ...]) -> list[list[Outcome]]:
+def steps_of(outcomes: Iterable[Outcome]) -> tuple[str, str]:
+    """The column of the history that all have, passes if possible, and what it counts."""
+    if all(_read_columns(outcome, "n_passes").size for outcome in outcomes):
+        return "n_passes", "passes over the data"
+    return "n_iter", "iterations"
+
+
+def same_objective(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """The outcomes with a recorded objective, those together that minimised the same one.
 
     Their solvers say so by `Solver.describe_objective`. Values of different objectives have no
@@ -64,17 +71,24 @@ def _solver(outcome: Outcome) -> Solver | None:
         return None
 
 
-def _draw_panel(group: list[Outcome], lowest: float, column: str, unit: str, canvas: Canvas) -> str:
-    scale = abs(lowest) if abs(lowest) > _SMALLEST else 1.0
-    with canvas.axes(2.6) as axes:
+def draw_convergence(
+    axes: Any, groups: list[list[Outcome]], column: str, unit: str, styles: Styles
+) -> None:
+    """Distances, certified gaps (dotted) and the results' gaps, against a column of the history.
+
+    Each group is drawn relative to the lower bound of its own objective.
+    """
+    for group in groups:
+        lowest = _lower_bound(group)
+        scale = abs(lowest) if abs(lowest) > _SMALLEST else 1.0
         for outcome in group:
-            style = canvas.styles[outcome.name]
+            style = styles[outcome.name]
             places, objective = _read_columns(outcome, column, "objective")
             distance = (objective - lowest) / scale
             above = distance > _SMALLEST
             axes.plot(
                 places[above], distance[above], style.marker, color=style.color, linestyle="solid",
-                markevery=0.15,
+                markevery=0.15, label=shorten(outcome.name),
             )  # fmt: skip
             certified, gap = _read_columns(outcome, column, "duality_gap")
             above = gap > _SMALLEST * scale
@@ -85,13 +99,11 @@ def _draw_panel(group: list[Outcome], lowest: float, column: str, unit: str, can
                     places[-1], final / scale, style.marker, color=style.color,
                     markerfacecolor="none", markersize=9,
                 )  # fmt: skip
-        plain_log_axis(axes.yaxis)
-        limits = axes.dataLim
-        if column == "seconds" or limits.x1 > 30 * limits.x0 > 0:  # more than a decade
-            plain_log_axis(axes.xaxis)
-        axes.set(xlabel=unit, ylabel="relative distance")
-        names = ", ".join(outcome.name for outcome in group)
-        return canvas.svg(axes, f"Convergence of {names} against {unit}")
+    plain_log_axis(axes.yaxis)
+    limits = axes.dataLim
+    if column == "seconds" or limits.x1 > 30 * limits.x0 > 0:  # more than a decade
+        plain_log_axis(axes.xaxis)
+    axes.set(xlabel=unit, ylabel="relative distance")
 
 
 def _lower_bound(group: list[Outcome]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,28 @@ def shapes(report: Report, canvas: Canvas) -> list[Plot]:
     X = _test_rows(report)
     found: list[Plot] = []
     for name, model in _mapped(report):
-        of_column = model.map.column_features()
-        if X is None or of_column is None or not isinstance(model.model, LinearModel):
+        if X is None or not is_additive(model):
             continue
         names = model.feature_names or [f"column {j}" for j in range(model.n_features)]
-        spread = [_shape(model, X, of_column, j, X[:, j]).std() for j in range(model.n_features)]
-        for j in np.argsort(spread)[::-1][:_MOST_SHAPES]:
-            if spread[j] > 0:
-                title = f"{name}: {shorten(names[j])}"
-                found.append(_draw_shape(title, model, X, of_column, int(j), canvas))
+        for j in movers(model, X):
+            title = f"{name}: {shorten(names[j])}"
+            with canvas.axes(2.2) as axes:
+                draw_shape(axes, model, X, j, canvas.styles[name].color)
+                found.append(Plot(title, canvas.svg(axes, f"Shape of {title}")))
     return found
+
+
+def is_additive(model: MappedModel) -> bool:
+    """Whether the scores are a sum of functions of one feature each."""
+    return model.map.column_features() is not None and isinstance(model.model, LinearModel)
+
+
+def movers(model: MappedModel, X: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
+    """The features that move the scores of an additive model, the strongest first."""
+    of_column = model.map.column_features()
+    assert of_column is not None
+    spread = [_shape(model, X, of_column, j, X[:, j]).std() for j in range(model.n_features)]
+    return [int(j) for j in np.argsort(spread)[::-1][:most] if spread[j] > 0]
 
 
 def refits(report: Report, canvas: Canvas) -> list[Plot]:
@@ -85,30 +98,25 @@ def _shape(
     return added
 
 
-def _draw_shape(
-    title: str,
-    model: MappedModel,
-    X: NDArray[np.float64],
-    of_column: NDArray[np.int64],
-    feature: int,
-    canvas: Canvas,
-) -> Plot:
+def draw_shape(
+    axes: Any, model: MappedModel, X: NDArray[np.float64], feature: int, color: str
+) -> None:
+    """What a feature adds to the score of an additive model, above its distribution."""
+    of_column = model.map.column_features()
+    assert of_column is not None
     known = X[:, feature][~np.isnan(X[:, feature])]
     grid = np.unique(np.quantile(known, np.linspace(0.0, 1.0, 200)))
     added = _shape(model, X, of_column, feature, grid)
     added -= _shape(model, X, of_column, feature, known).mean()
-    with canvas.axes(2.2) as axes:
-        axes.plot(grid, added, color=canvas.styles[title.rpartition(":")[0]].color)
-        axes.axhline(0.0, color=INK, linewidth=0.8)
-        low, high = axes.get_ylim()
-        height, edges = np.histogram(known, bins=_BINS)
-        # The distribution stands on the lower edge, a quarter as high as the picture.
-        bars = 0.25 * (high - low) * height / height.max()
-        axes.bar(edges[:-1], bars, np.diff(edges), low, align="edge", color=INK, alpha=0.25)
-        axes.set_ylim(low, high)
-        axes.set_ylabel("added to the score")
-        svg = canvas.svg(axes, f"Shape of {title}")
-    return Plot(title, svg)
+    axes.plot(grid, added, color=color)
+    axes.axhline(0.0, color=INK, linewidth=0.8)
+    low, high = axes.get_ylim()
+    height, edges = np.histogram(known, bins=_BINS)
+    # The distribution stands on the lower edge, a quarter as high as the picture.
+    bars = 0.25 * (high - low) * height / height.max()
+    axes.bar(edges[:-1], bars, np.diff(edges), low, align="edge", color=INK, alpha=0.25)
+    axes.set_ylim(low, high)
+    axes.set_ylabel("added to the score")
 
 
 def _draw_refit(

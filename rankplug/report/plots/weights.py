@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ _BLOCK_ELEMENTS = 1 << 23  # of a block of rows: 64 MB
 
 
 @dataclass(frozen=True)
-class _Influence:
+class Influence:
     """How much each feature counts; `signed` if it says in which direction, too."""
 
     name: str
@@ -36,27 +38,35 @@ class _Influence:
 
 def weights(report: Report, canvas: Canvas) -> list[Plot]:
     """A panel for each model that tells, all with the same features in the same order."""
-    spread = None if report.test is None else _deviation(report.test)
-    found = []
-    for outcome in report.competitors:
-        assert outcome.result is not None
-        influence = _influence(outcome.name, outcome.result.model, spread)
-        if influence is not None and influence.values.any():
-            found.append(influence)
+    models = {one.name: one.result.model for one in report.competitors if one.result is not None}
+    found = influences(models, report.test)
     if not found or len({len(one.values) for one in found}) != 1:
         return []
+    chosen = strongest(found)
+    everyone = [one.result.model for one in report.succeeded if one.result is not None]
+    labels = label_features(everyone, chosen)
+    return [_plot_panel(one, chosen, labels, canvas) for one in found]
+
+
+def influences(models: Mapping[str, Model], data: Data | None = None) -> list[Influence]:
+    """The influence of the features in each model that tells; weights by the data's deviation."""
+    spread = None if data is None else _deviation(data)
+    found = (_influence(name, model, spread) for name, model in models.items())
+    return [one for one in found if one is not None and one.values.any()]
+
+
+def strongest(found: Sequence[Influence], most: int = _MOST_FEATURES) -> NDArray[np.int64]:
+    """The features of most influence in any of the models, the strongest first."""
     strength = np.max([np.abs(one.shares) for one in found], axis=0)
-    chosen = np.argsort(-strength, kind="stable")[:_MOST_FEATURES]
-    labels = _label_features(report, chosen)
-    return [_draw_panel(one, chosen, labels, canvas) for one in found]
+    return np.argsort(-strength, kind="stable")[:most]
 
 
-def _influence(name: str, model: Model, spread: NDArray[np.float64] | None) -> _Influence | None:
+def _influence(name: str, model: Model, spread: NDArray[np.float64] | None) -> Influence | None:
     coef = _coefficients(model)
     if coef is not None:
-        return _Influence(name, coef if spread is None else coef * spread, signed=True)
+        return Influence(name, coef if spread is None else coef * spread, signed=True)
     importances = model.feature_importances()
-    return None if importances is None else _Influence(name, importances, signed=False)
+    return None if importances is None else Influence(name, importances, signed=False)
 
 
 def _coefficients(model: Model) -> NDArray[np.float64] | None:
@@ -80,32 +90,39 @@ def _deviation(data: Data) -> NDArray[np.float64]:
     return deviation
 
 
-def _label_features(report: Report, chosen: NDArray[np.int64]) -> list[str]:
-    models = [outcome.result.model for outcome in report.succeeded if outcome.result is not None]
+def label_features(models: Iterable[Model], chosen: NDArray[np.int64]) -> list[str]:
+    """The names of features, by the first model that knows any."""
     names = next((model.feature_names for model in models if model.feature_names), None)
     return [f"column {i}" if names is None else shorten(names[i]) for i in chosen]
 
 
-def _draw_panel(
-    one: _Influence, chosen: NDArray[np.int64], labels: list[str], canvas: Canvas
+def _plot_panel(
+    one: Influence, chosen: NDArray[np.int64], labels: list[str], canvas: Canvas
 ) -> Plot:
+    with canvas.axes(0.8 + 0.21 * len(chosen), left=room_for(labels)) as axes:
+        draw_influence(axes, one, chosen, labels)
+        svg = canvas.svg(axes, f"Features of {one.name}")
+    largest = math.nan if not len(one.values) else np.abs(one.values).max()
+    return Plot(one.name, svg, f"Largest: {largest:.3g}.")
+
+
+def draw_influence(
+    axes: Any, one: Influence, chosen: NDArray[np.int64], labels: Sequence[str]
+) -> None:
+    """A bar for each of the chosen features: its share of the largest influence."""
     shares = one.shares[chosen]
     places = np.arange(len(chosen))
     colors = [POSITIVE if share >= 0 else NEGATIVE for share in shares] if one.signed else INK
-    with canvas.axes(0.8 + 0.21 * len(chosen), left=room_for(labels)) as axes:
-        alpha = 1.0 if one.signed else 0.55
-        bars = axes.barh(places, shares, height=0.62, color=colors, alpha=alpha)
-        if one.signed:
-            # Signs in ink, for those who do not see the colours.
-            signs = ["+" if share > 1 else "−" if share < -1 else "" for share in shares]  # noqa: RUF001
-            axes.bar_label(bars, signs, padding=4)
-            axes.margins(x=0.08)
-            axes.axvline(0.0, color=INK, linewidth=0.8)
-        axes.set_yticks(places, labels)
-        axes.set_ylim(len(chosen) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
-        largest = math.nan if not len(one.values) else np.abs(one.values).max()
-        axes.set_xlabel("% of the largest")
-        svg = canvas.svg(axes, f"Features of {one.name}")
-    return Plot(one.name, svg, f"Largest: {largest:.3g}.")
+    alpha = 1.0 if one.signed else 0.55
+    bars = axes.barh(places, shares, height=0.62, color=colors, alpha=alpha)
+    if one.signed:
+        # Signs in ink, for those who do not see the colours.
+        signs = ["+" if share > 1 else "−" if share < -1 else "" for share in shares]  # noqa: RUF001
+        axes.bar_label(bars, signs, padding=4)
+        axes.margins(x=0.08)
+        axes.axvline(0.0, color=INK, linewidth=0.8)
+    axes.set_yticks(places, labels)
+    axes.set_ylim(len(chosen) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("% of the largest")
