@@ -1,6 +1,15 @@
 """Reports of runs: outcomes of solvers, their comparison, and its forms as files."""
 
 from rankplug.display import text_table
+from rankplug.report.figures import (
+    plot_convergence,
+    plot_differences,
+    plot_ndcg,
+    plot_shapes,
+    plot_tradeoffs,
+    plot_tuning,
+    plot_weights,
+)
 from rankplug.report.formats import (
     REPORT_FILES,
     to_csv,
@@ -36,6 +45,13 @@ __all__ = [
     "TuningSummary",
     "compare",
     "comparison_table",
+    "plot_convergence",
+    "plot_differences",
+    "plot_ndcg",
+    "plot_shapes",
+    "plot_tradeoffs",
+    "plot_tuning",
+    "plot_weights",
     "text_table",
     "to_csv",
     "to_html",

@@ -7,6 +7,8 @@ import pytest
 
 import rankplug
 import rankplug.cli
+from rankplug.data import Scaling
+from rankplug.models import ScaledModel
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,7 @@ def test_shapes_add_up_to_the_scores():
     X = rng.normal(size=(80, 3))
     data = rankplug.RankingData.from_arrays(X, rng.integers(0, 3, 80), np.arange(80) // 10)
     model = rankplug.make_solver("mapped", map="splines + identity", C=0.01).solve(data).model
-    of_column = model.map.column_features()
-    shapes = [_shape(model, X, of_column, j, X[:, j]) for j in range(3)]
-    np.testing.assert_allclose(np.sum(shapes, axis=0), model.predict(X), atol=1e-9)
+    factor = np.array([2.0, 0.5, -1.0])
+    for own in (model, ScaledModel(model, Scaling("x", factor))):
+        shapes = [_shape(own, X, j, X[:, j]) for j in range(3)]
+        np.testing.assert_allclose(np.sum(shapes, axis=0), own.predict(X), atol=1e-9)

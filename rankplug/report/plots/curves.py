@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError
 from rankplug.metrics import Ndcg, confidence_intervals, measure_data, parse_metric
-from rankplug.report.plots.canvas import Canvas, Plot, plain_log_axis
+from rankplug.report.plots.canvas import Canvas, Plot, Styles, plain_log_axis, shorten
 from rankplug.report.report import Outcome, Report
 from rankplug.report.statistics import CONFIDENCE
 from rankplug.solver import Data
@@ -28,42 +30,51 @@ def curves(report: Report, canvas: Canvas) -> list[Plot]:
     if report.test is None or not scored:
         return []
     return [
-        *_draw_ndcg(report, report.test, scored, canvas),
+        *_plot_ndcg(report, report.test, scored, canvas),
         *_draw_roc(report.test, scored, canvas),
     ]
 
 
-def _draw_ndcg(report: Report, test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
-    cutoffs = [k for k in _CUTOFFS if k <= test.sizes.max()]
-    if len(cutoffs) < 2:
-        return []
-    # The recipe's own NDCG if it has one, so that gain and discount are the same.
-    parsed = map(parse_metric, report.metrics)
-    metric = next((one for one in parsed if isinstance(one, Ndcg)), Ndcg())
+def _plot_ndcg(report: Report, test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
     with canvas.axes() as axes:
-        for outcome in scored:
-            assert outcome.scores is not None
-            try:
-                metrics = [replace(metric, k=k) for k in cutoffs]
-                measured = list(measure_data(test, outcome.scores, metrics).values())
-            except DataError:  # such labels have no gain
-                return []
-            means = np.array([one.mean() for one in measured])
-            if np.isnan(means).any():
-                return []
-            style = canvas.styles[outcome.name]
-            axes.plot(cutoffs, means, markersize=3.5, **vars(style))
-            low, high = confidence_intervals(measured, level=CONFIDENCE).T
-            if not np.isnan(low).any():
-                axes.fill_between(cutoffs, low, high, color=style.color, alpha=0.1, linewidth=0)
-        name = str(replace(metric, k=None)).replace("ndcg", "ndcg@k", 1)
-        axes.set(xlabel="cutoff k", ylabel=name)
+        if not draw_ndcg(axes, report, test, scored, canvas.styles):
+            return []
         svg = canvas.svg(axes, "NDCG at each cutoff of every solver")
     caption = (
         "Bands: 95 % for the mean of each solver alone, over queries. They may overlap where the "
         "differences, query by query, are clear."
     )
     return [Plot("NDCG at each cutoff", svg, caption)]
+
+
+def draw_ndcg(
+    axes: Any, report: Report, test: Data, scored: Sequence[Outcome], styles: Styles
+) -> bool:
+    """Mean NDCG at each cutoff with its interval; False if the labels allow none."""
+    cutoffs = [k for k in _CUTOFFS if k <= test.sizes.max()]
+    if len(cutoffs) < 2:
+        return False
+    # The recipe's own NDCG if it has one, so that gain and discount are the same.
+    parsed = map(parse_metric, report.metrics)
+    metric = next((one for one in parsed if isinstance(one, Ndcg)), Ndcg())
+    for outcome in scored:
+        assert outcome.scores is not None
+        try:
+            metrics = [replace(metric, k=k) for k in cutoffs]
+            measured = list(measure_data(test, outcome.scores, metrics).values())
+        except DataError:  # such labels have no gain
+            return False
+        means = np.array([one.mean() for one in measured])
+        if np.isnan(means).any():
+            return False
+        style = styles[outcome.name]
+        axes.plot(cutoffs, means, markersize=3.5, label=shorten(outcome.name), **vars(style))
+        low, high = confidence_intervals(measured, level=CONFIDENCE).T
+        if not np.isnan(low).any():
+            axes.fill_between(cutoffs, low, high, color=style.color, alpha=0.1, linewidth=0)
+    name = str(replace(metric, k=None)).replace("ndcg", "ndcg@k", 1)
+    axes.set(xlabel="cutoff k", ylabel=name)
+    return True
 
 
 def _draw_roc(test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:

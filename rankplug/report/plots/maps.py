@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import to_dense
 from rankplug.maps import MappedModel
-from rankplug.models import LinearModel, TreeModel
+from rankplug.models import LinearModel, Model, ScaledModel, TreeModel
 from rankplug.report.plots.canvas import INK, Canvas, Plot, shorten
 from rankplug.report.report import Report
 
@@ -24,7 +24,7 @@ def shapes(report: Report, canvas: Canvas) -> list[Plot]:
     """For each additive model the functions of its strongest features, above their distribution."""
     X = _test_rows(report)
     found: list[Plot] = []
-    for name, model in _mapped(report):
+    for name, model in _models(report):
         if X is None or not is_additive(model):
             continue
         names = model.feature_names or [f"column {j}" for j in range(model.n_features)]
@@ -36,16 +36,19 @@ def shapes(report: Report, canvas: Canvas) -> list[Plot]:
     return found
 
 
-def is_additive(model: MappedModel) -> bool:
+def is_additive(model: Model) -> bool:
     """Whether the scores are a sum of functions of one feature each."""
-    return model.map.column_features() is not None and isinstance(model.model, LinearModel)
+    mapped = _mapped_part(model)
+    return (
+        mapped is not None
+        and mapped.map.column_features() is not None
+        and isinstance(mapped.model, LinearModel)
+    )
 
 
-def movers(model: MappedModel, X: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
+def movers(model: Model, X: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
     """The features that move the scores of an additive model, the strongest first."""
-    of_column = model.map.column_features()
-    assert of_column is not None
-    spread = [_shape(model, X, of_column, j, X[:, j]).std() for j in range(model.n_features)]
+    spread = [_shape(model, X, j, X[:, j]).std() for j in range(model.n_features)]
     return [int(j) for j in np.argsort(spread)[::-1][:most] if spread[j] > 0]
 
 
@@ -53,24 +56,34 @@ def refits(report: Report, canvas: Canvas) -> list[Plot]:
     """For each model of leaves: how much each tree moves the scores, and its leaves' values."""
     X = _test_rows(report)
     found: list[Plot] = []
-    for name, model in _mapped(report):
-        start = 0
-        for part, factor in zip(model.map.parts, model.map.factors, strict=True):
+    for name, model in _models(report):
+        mapped, start = _mapped_part(model), 0
+        if X is None or mapped is None or not isinstance(mapped.model, LinearModel):
+            continue
+        for part, factor in zip(mapped.map.parts, mapped.map.factors, strict=True):
             trees, columns = getattr(part, "trees", None), slice(start, start + part.n_columns)
             start += part.n_columns
-            if X is None or not isinstance(trees, TreeModel) or not trees.leaf_values.any():
-                continue
-            if isinstance(model.model, LinearModel):
-                after = factor * model.model.coef[columns]
-                found += _draw_refit(name, trees, after, X, canvas)
+            if isinstance(trees, TreeModel) and trees.leaf_values.any():
+                after = factor * mapped.model.coef[columns]
+                found += _draw_refit(name, trees, after, _rows_of_map(model, X), canvas)
     return found
 
 
-def _mapped(report: Report) -> Iterator[tuple[str, MappedModel]]:
+def _models(report: Report) -> Iterator[tuple[str, Model]]:
     for outcome in report.competitors:
-        model = None if outcome.result is None else outcome.result.model
-        if isinstance(model, MappedModel):
-            yield outcome.name, model
+        if outcome.result is not None:
+            yield outcome.name, outcome.result.model
+
+
+def _mapped_part(model: Model) -> MappedModel | None:
+    """The model of mapped features that it is, or that it scales the features for."""
+    inner = model.model if isinstance(model, ScaledModel) else model
+    return inner if isinstance(inner, MappedModel) else None
+
+
+def _rows_of_map(model: Model, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows of features as the map takes them."""
+    return to_dense(model.scaling.apply(X)) if isinstance(model, ScaledModel) else X
 
 
 def _test_rows(report: Report) -> NDArray[np.float64] | None:
@@ -83,31 +96,25 @@ def _test_rows(report: Report) -> NDArray[np.float64] | None:
 
 
 def _shape(
-    model: MappedModel,
-    X: NDArray[np.float64],
-    of_column: NDArray[np.int64],
-    feature: int,
-    values: NDArray[np.float64],
+    model: Model, X: NDArray[np.float64], feature: int, values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """What the feature adds to the score at some of its values."""
+    mapped = _mapped_part(model)
+    assert mapped is not None
+    assert isinstance(mapped.model, LinearModel)
     rows = np.repeat(X[:1], len(values), axis=0)
     rows[:, feature] = values
-    assert isinstance(model.model, LinearModel)
-    weights = np.where(of_column == feature, model.model.coef, 0.0)
-    added: NDArray[np.float64] = model.map.transform(rows) @ weights
+    weights = np.where(mapped.map.column_features() == feature, mapped.model.coef, 0.0)
+    added: NDArray[np.float64] = mapped.map.transform(_rows_of_map(model, rows)) @ weights
     return added
 
 
-def draw_shape(
-    axes: Any, model: MappedModel, X: NDArray[np.float64], feature: int, color: str
-) -> None:
+def draw_shape(axes: Any, model: Model, X: NDArray[np.float64], feature: int, color: str) -> None:
     """What a feature adds to the score of an additive model, above its distribution."""
-    of_column = model.map.column_features()
-    assert of_column is not None
     known = X[:, feature][~np.isnan(X[:, feature])]
     grid = np.unique(np.quantile(known, np.linspace(0.0, 1.0, 200)))
-    added = _shape(model, X, of_column, feature, grid)
-    added -= _shape(model, X, of_column, feature, known).mean()
+    added = _shape(model, X, feature, grid)
+    added -= _shape(model, X, feature, known).mean()
     axes.plot(grid, added, color=color)
     axes.axhline(0.0, color=INK, linewidth=0.8)
     low, high = axes.get_ylim()

@@ -71,7 +71,7 @@ def draw_means(axes: Any, found: Sequence[Comparison], styles: Styles) -> None:
             one.difference, place, xerr=bars, color=style.color, marker=style.marker, capsize=3
         )
     axes.axvline(0.0, **_LINE)
-    axes.set_yticks(range(len(found)), [shorten(one.name) for one in found])
+    axes.set_yticks(range(len(found)), [shorten(one.name) for one in found], parse_math=False)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"difference in {found[0].metric}")

@@ -121,7 +121,7 @@ def draw_influence(
         axes.bar_label(bars, signs, padding=4)
         axes.margins(x=0.08)
         axes.axvline(0.0, color=INK, linewidth=0.8)
-    axes.set_yticks(places, labels)
+    axes.set_yticks(places, labels, parse_math=False)
     axes.set_ylim(len(chosen) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
