@@ -49,6 +49,6 @@ def test_shapes_add_up_to_the_scores():
     data = rankplug.RankingData.from_arrays(X, rng.integers(0, 3, 80), np.arange(80) // 10)
     model = rankplug.make_solver("mapped", map="splines + identity", C=0.01).solve(data).model
     factor = np.array([2.0, 0.5, -1.0])
-    for own in (model, ScaledModel(model, Scaling("x", factor))):
+    for own in (model, ScaledModel(model, Scaling(None, factor))):
         shapes = [_shape(own, X, j, X[:, j]) for j in range(3)]
         np.testing.assert_allclose(np.sum(shapes, axis=0), own.predict(X), atol=1e-9)
