@@ -83,7 +83,7 @@ def predict_file(
     batch_rows : int
         Rows to read at a time.
     progress : bool
-        Show a bar if standard error is a terminal.
+        Show a bar if standard error is a terminal or a notebook's.
 
     Returns
     -------

@@ -91,7 +91,7 @@ def compare(
     tracking_uri : str, optional
         MLflow's store; ``MLFLOW_TRACKING_URI``, or a file beside the output, if omitted.
     progress : bool
-        Show bars if standard error is a terminal.
+        Show bars if standard error is a terminal or a notebook's.
 
     Returns
     -------

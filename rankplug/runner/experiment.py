@@ -41,7 +41,7 @@ def run(
     recipe : Recipe
     observer : Observer or several of them
     progress : bool
-        Show a progress bar for each solver if standard error is a terminal.
+        Show a progress bar for each solver if standard error is a terminal or a notebook's.
     output : path, optional
         Folder for the report's files, which no other run may be using; `default_output` if left
         out.

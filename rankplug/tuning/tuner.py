@@ -175,7 +175,7 @@ def tune(
         Train the best solver on all of `data` at the end.
     observer : TuneObserver or several of them
     progress : bool
-        Show a progress bar if standard error is a terminal.
+        Show a progress bar if standard error is a terminal or a notebook's.
     trainer : Trainer
         Where trials are trained: in this process, or elsewhere as by `rankplug.dask.tune`.
     callbacks : sequence of callable

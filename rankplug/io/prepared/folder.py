@@ -146,7 +146,7 @@ def verify_prepared(path: str | os.PathLike[str], *, progress: bool = True) -> P
     ----------
     path : path
     progress : bool
-        Show a progress bar if standard error is a terminal.
+        Show a progress bar if standard error is a terminal or a notebook's.
 
     Raises
     ------

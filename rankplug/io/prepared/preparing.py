@@ -104,7 +104,7 @@ def prepare(
     overwrite : bool
         Replace a prepared folder of other data.
     progress : bool
-        Show progress bars if standard error is a terminal.
+        Show progress bars if standard error is a terminal or a notebook's.
 
     Returns
     -------

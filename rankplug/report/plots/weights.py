@@ -45,7 +45,7 @@ def weights(report: Report, canvas: Canvas) -> list[Plot]:
     chosen = strongest(found)
     everyone = [one.result.model for one in report.succeeded if one.result is not None]
     labels = label_features(everyone, chosen)
-    return [_plot_panel(one, chosen, labels, canvas) for one in found]
+    return [_draw_panel(one, chosen, labels, canvas) for one in found]
 
 
 def influences(models: Mapping[str, Model], data: Data | None = None) -> list[Influence]:
@@ -96,7 +96,7 @@ def label_features(models: Iterable[Model], chosen: NDArray[np.int64]) -> list[s
     return [f"column {i}" if names is None else shorten(names[i]) for i in chosen]
 
 
-def _plot_panel(
+def _draw_panel(
     one: Influence, chosen: NDArray[np.int64], labels: list[str], canvas: Canvas
 ) -> Plot:
     with canvas.axes(0.8 + 0.21 * len(chosen), left=room_for(labels)) as axes:
