@@ -10,7 +10,8 @@ parent run
 child runs
     Named like the recipe's entries. The solver's parameters, and ``solver``, its registered
     name; the data sets as inputs; the model, which takes unscaled features: the recipe's
-    ``scale`` is a part of it. Of folds or seeds, the parameters, the history and the model are
+    ``scale`` is a part of it; the report's figures of this solver, ``convergence_1.svg``,
+    ``features.svg`` and so on. Of folds or seeds, the parameters, the history and the model are
     those of the first.
 children of these
     A run for each tuning study, with its trials below, see `rankplug.mlflow.study`.
@@ -71,7 +72,7 @@ from rankplug.mlflow.store import (
     warn_plainly,
 )
 from rankplug.recipe import Dataset, Recipe
-from rankplug.report import REPORT_FILES, Outcome, Report, to_markdown
+from rankplug.report import REPORT_FILES, Outcome, Report, draw_pictures, to_markdown
 from rankplug.runner import Observer
 from rankplug.solver import Data, Progress, Solver
 from rankplug.system.locks import Workers
@@ -135,6 +136,7 @@ class MlflowObserver(Observer):
         self._parent: TrackedRun | None = None
         self._children: dict[str, _Child] = {}
         self._models: dict[str, tuple[TrackedRun, str]] = {}
+        self._trained: dict[str, TrackedRun] = {}
         self._inputs: dict[str, DatasetInput] = {}
         self._scored: dict[str, DatasetInput] = {}
         self._environment = {f"env.{key}": value for key, value in environment_facts().items()}
@@ -213,6 +215,7 @@ class MlflowObserver(Observer):
         """Log the report and end the parent run."""
         self._attempt(lambda parent: parent.log(tags={"mlflow.note.content": to_markdown(report)}))
         self._attempt(self._log_report_files)
+        self._attempt(lambda _: self._log_pictures(report))
         self._end_children("FAILED")
         status: RunStatus = "FAILED" if report.failed else "FINISHED"
         self._attempt(lambda parent: _end(parent, "KILLED" if report.interrupted else status))
@@ -323,6 +326,7 @@ class MlflowObserver(Observer):
         model_id = None
         if outcome.result is not None:
             history, model = outcome.result.history, outcome.result.model
+            self._trained[name] = child.run
             model_id = self._attempt(lambda _: child.run.log_model(model, name, params))
             if model_id is not None:
                 self._models[name] = child.run, model_id
@@ -347,6 +351,12 @@ class MlflowObserver(Observer):
         for name in REPORT_FILES:
             if (self.output / name).is_file():
                 parent.log_file(self.output / name)
+
+    def _log_pictures(self, report: Report) -> None:
+        for name, pictures in draw_pictures(report).items() if self._trained else ():
+            for file, svg in pictures.items():
+                if name in self._trained:
+                    self._trained[name].log_text(svg, file)
 
 
 def send_kept(output: str | Path, tracking_uri: str | None = None) -> Iterator[Sent]:

@@ -19,6 +19,7 @@ from rankplug.report.formats import (
     write_report,
 )
 from rankplug.report.html import to_html
+from rankplug.report.pictures import draw_pictures
 from rankplug.report.report import (
     SANITY_SOLVERS,
     LearningPoint,
@@ -45,6 +46,7 @@ __all__ = [
     "TuningSummary",
     "compare",
     "comparison_table",
+    "draw_pictures",
     "plot_convergence",
     "plot_differences",
     "plot_ndcg",

@@ -6,6 +6,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import mlflow
 import numpy as np
@@ -154,6 +155,39 @@ def test_the_files_of_the_report_are_artifacts(finished, tmp_path):
         logged = Path(client.download_artifacts(observer.run_id, name, str(tmp_path)))
         assert logged.read_bytes() == (folder / "out" / name).read_bytes()
     assert (tmp_path / "recipe.yaml").read_text() == RECIPE.to_yaml()
+
+
+def test_child_runs_have_their_pictures(finished, monkeypatch):
+    """They stand alone, in the colours of the report, and name the solver."""
+    observer = finished[0]
+    children, client = parent_and_children(observer)[1], client_of(observer)
+    convergence = {"convergence_1.svg", "convergence_2.svg"}
+    wanted = {"svm": {"features.svg", *convergence}, "trees: 10 %": {"features.svg"}}
+    monkeypatch.chdir(finished[2])
+    for name, files in wanted.items():
+        run_id = children[name].info.run_id
+        found = {one.path for one in client.list_artifacts(run_id) if one.path.endswith(".svg")}
+        assert found == files
+        for file in files:
+            path = mlflow.artifacts.download_artifacts(
+                run_id=run_id, artifact_path=file, tracking_uri=observer.tracking_uri
+            )
+            picture = Path(path).read_text()
+            assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+            assert name in picture
+            assert "var(--" not in picture
+            assert "currentColor" not in picture
+
+
+def test_pictures_that_cannot_be_drawn_cost_nothing_else(store, tmp_path, monkeypatch):
+    def fail(report):
+        raise RuntimeError("no font")
+
+    monkeypatch.setattr("rankplug.mlflow.tracking.draw_pictures", fail)
+    with pytest.warns(RuntimeWarning, match="RuntimeError: no font"):
+        observer = run(SMALL, tmp_path / "out", store)[0]
+    parent, children = parent_and_children(observer)
+    assert parent.info.status == children["svm"].info.status == "FINISHED"
 
 
 def test_child_runs_have_parameters_and_status(finished):
