@@ -190,7 +190,7 @@ class OpenParameters(Parameter):
 Positive: TypeAlias = Annotated[float, Real(0)]
 _MOST_COUNTED = 2**31 - 1  # iterations, trees and the like: libraries keep them in 32 bits
 Count: TypeAlias = Annotated[int, Integer(1, most=_MOST_COUNTED)]
-Threads: TypeAlias = Annotated[int | None, Optional(Integer(1))]
+Threads: TypeAlias = Annotated[int | None, Optional(Integer(1, most=_MOST_COUNTED))]
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))

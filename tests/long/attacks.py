@@ -282,7 +282,7 @@ PARAMETER_ATTACKS = {
     "max_epochs": {1: EITHER},
     "n_estimators": {1: EITHER},
     "top_k": {10**9: EITHER},
-    "n_threads": {10**6: WORKS, 10**12: WORKS},
+    "n_threads": {10**6: WORKS, 10**12: EITHER},
     "min_child_weight": {1e300: EITHER},
     "reg_lambda": {1e300: EITHER},
     "learning_rate": {1e-300: EITHER},

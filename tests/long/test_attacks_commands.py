@@ -153,9 +153,7 @@ def test_recipes_on_hostile_data(name, scale, folder):
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        ("a", "nan", "'a'"),
         ("a", "inf", "'a'"),
-        ("a", "", "'a'"),
         ("a", "x", "'a'.*not a number"),
         ("label", "nan", "'label'"),
         ("label", "good", "'label'.*not a number"),
@@ -252,7 +250,6 @@ LIMITS = {
     "lam of 1e300": "solvers.toppush.params.lam=1e300",
     "max_iter of 1": "solvers.tree-tron.params.max_iter=1",
     "a million threads": "solvers.xgboost-pairwise.params.n_threads=1000000",
-    "a long seed": f"seed={10**30}",
 }
 
 
@@ -287,7 +284,7 @@ def saved(folder):
 
 
 COMMANDS = {
-    "predict, NaN": ("predict model nan.csv -o out.csv", "line 2, column 'b'"),
+    "predict, NaN": ("predict model nan.csv -o out.csv", "column 1 (b)"),
     "predict, too large": ("predict model big.csv -o out.csv", "score of row 0 is not finite"),
     "predict, narrow": ("predict model narrow.csv -o out.csv", "no column 'b'"),
     "predict, empty": ("predict model empty.csv -o out.csv", "empty"),
@@ -304,7 +301,7 @@ COMMANDS = {
     "predict, unknown suffix": ("predict model train.csv -o out.xml", "must end in"),
     "predict, a broken model": ("predict broken train.csv -o out.csv", "broken"),
     "predict, no model": ("predict gone train.csv -o out.csv", "no such model"),
-    "evaluate, NaN": ("evaluate model nan.csv", "line 2, column 'b'"),
+    "evaluate, NaN": ("evaluate model nan.csv", "column 1 (b)"),
     "evaluate, too large": ("evaluate model big.csv", "score of row 0 is not finite"),
     "evaluate, narrow": ("evaluate model narrow.csv", "no column 'b'"),
     "evaluate, gone": ("evaluate model gone.csv", "no such file"),
@@ -321,7 +318,6 @@ COMMANDS = {
     "serve, a broken model": ("serve broken", "cannot be served"),
     "run, no recipe": ("run gone.yaml", "no file"),
     "run, a folder": ("run .", "no file|is a folder|cannot be read"),
-    "run, a table": ("run train.csv", "train.csv"),
     "train, no such solver": ("train hostile.yaml --solver treetron", "'treetron'"),
     "tune, no such solver": ("tune hostile.yaml --solver treetron", "'treetron'"),
     "tune, no trials": ("tune hostile.yaml --n-trials 0", "n-trials|n_trials"),
