@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -278,16 +278,16 @@ def _watch_train(
     estimator: Any,
     solver: Solver,
     data: Data,
-    valid: Data | None,
-    **watching: Any,
+    held_out: Sequence[Data],
+    **others: Any,
 ) -> Any:
     """Remember what is trained, for the fit that is being logged."""
     training = _current.get()
     if training is not None:
         training.started = time.time()
         training.estimator, training.solver = estimator, solver
-        training.data, training.valid = data, valid
-    trained = original(solver, data, valid, **watching)
+        training.data, training.valid = data, held_out[-1] if held_out else None
+    trained = original(solver, data, held_out, **others)
     if training is not None and estimator.result_.interrupted:
         training.interrupted = True
     return trained
