@@ -108,8 +108,10 @@ def test_parameters_are_declared_where_they_have_their_defaults(data):
 
 def test_parameters_are_inherited_and_may_change():
     assert Extended.parameters == {
-        **Declared.parameters, "how": Choice(("sideways",)), "threads": Optional(Integer(1, most=2**31 - 1))
-    }  # fmt: skip
+        **Declared.parameters,
+        "how": Choice(("sideways",)),
+        "threads": Optional(Integer(1, most=2**31 - 1)),
+    }
     assert Extended(1.0).get_params() == {
         **Declared(1.0).get_params(), "how": "sideways", "threads": None
     }  # fmt: skip
