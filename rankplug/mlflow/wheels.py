@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -76,7 +76,7 @@ def wheels_of(packages: Sequence[str]) -> list[Wheel]:
     found = []
     for name in packages:
         try:
-            dist = distribution(name)
+            dist = _installed(name)
         except PackageNotFoundError:
             continue
         if _is_from_index(dist):
@@ -97,6 +97,12 @@ def wheels_of(packages: Sequence[str]) -> list[Wheel]:
                 "a wheel for Linux with pip_requirements"
             )
     return found
+
+
+def _installed(name: str) -> Distribution:
+    """The package as an installer has noted it: a folder of sources may hold metadata, too."""
+    noted = (one for one in distributions(name=name) if one.read_text("RECORD") is not None)
+    return next(noted, None) or distribution(name)
 
 
 def _is_from_index(dist: Distribution) -> bool:
@@ -123,7 +129,7 @@ def _pack(
     name: str, version: str, files: tuple[tuple[str, Path, int, int], ...], tags: tuple[str, ...]
 ) -> Wheel:
     """The wheel of files of that size and time of change, made once a process."""
-    dist = distribution(name)
+    dist = _installed(name)
     content = {inside: path.read_bytes() for inside, path, *_ in files}
     metadata = dist.read_text("METADATA")
     if metadata is None:

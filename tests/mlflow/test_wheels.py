@@ -1,5 +1,6 @@
 """Wheels that go along with models: what is packed, what is not, and that pip installs it."""
 
+import importlib.metadata
 import json
 import logging
 import subprocess
@@ -170,3 +171,12 @@ def test_what_cannot_be_packed_is_said_once(tmp_path, monkeypatch, caplog):
         record.getMessage()
     )
     assert "pip_requirements" in record.getMessage()
+
+
+def test_metadata_in_a_folder_of_sources_say_nothing_of_the_installation(tmp_path, monkeypatch):
+    folder = tmp_path / "rankplug.egg-info"
+    folder.mkdir()
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: rankplug\nVersion: 0.2.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.metadata.distribution("rankplug").read_text("RECORD") is None
+    assert wheels._installed("rankplug").read_text("RECORD") is not None
