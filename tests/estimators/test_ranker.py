@@ -36,6 +36,8 @@ def registered_solvers(task):
             solver.set_params(n_threads=1)
         if "n_estimators" in solver.get_params():
             solver.set_params(n_estimators=10)
+        if solver.name == "mapped":
+            solver.set_params(map={"leaves": {"n_estimators": 3}, "identity": {}}, C=1.0)
     return solvers
 
 
