@@ -30,7 +30,7 @@ class RowMatrix(ABC):
     X: Matrix
     n_rows: int
     n_columns: int
-    passes_per_product = 1  # reads of X that `laplacian` takes
+    passes_per_product = 2  # reads of X that `laplacian` takes
     has_gram = True  # whether `laplacian_gram` is offered
 
     @abstractmethod
@@ -41,9 +41,12 @@ class RowMatrix(ABC):
     def transposed_dot(self, u: Vector) -> Vector:
         """``X' u``."""
 
-    @abstractmethod
     def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
         """``X' L X v``, L the Laplacian of the active pairs; ``X v`` goes to `product`."""
+        self.dot(v, product)
+        of_product = np.empty(self.n_rows)
+        pairs.laplacian(product, of_product)
+        return self.transposed_dot(of_product)
 
     @abstractmethod
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -65,6 +68,8 @@ class RowMatrix(ABC):
 
 class DenseRows(RowMatrix):
     """C-contiguous float32 or float64 features."""
+
+    passes_per_product = 1
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X = X
@@ -107,6 +112,8 @@ class SparseRows(RowMatrix):
     making one.
     """
 
+    passes_per_product = 1
+
     def __init__(self, X: sparse.csr_array) -> None:
         self.X: sparse.csr_array = X
         self._arrays = (X.indptr, X.indices, X.data)
@@ -145,8 +152,6 @@ class SparseRows(RowMatrix):
 class OneHotRows(RowMatrix):
     """One 1 a row in each group of columns: products gather and scatter, and multiply nothing."""
 
-    passes_per_product = 2
-
     def __init__(self, X: OneHotMatrix) -> None:
         self.X: Any = X
         self._arrays = (X.codes, X.starts)
@@ -163,10 +168,6 @@ class OneHotRows(RowMatrix):
         return g
 
     @override
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        return _laplacian_by_parts(self, pairs, v, product)
-
-    @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         diagonal, scratch = np.zeros(self.n_columns), np.zeros(self.n_columns)
         passes.onehot_moments(*self._arrays, query_ptr, count, scratch, diagonal)
@@ -181,8 +182,6 @@ class OneHotRows(RowMatrix):
 
 class JoinedRows(RowMatrix):
     """Blocks of columns side by side, each times a factor."""
-
-    passes_per_product = 2
 
     def __init__(self, X: JoinedMatrix) -> None:
         self.X: Any = X
@@ -202,10 +201,6 @@ class JoinedRows(RowMatrix):
     def transposed_dot(self, u: Vector) -> Vector:
         parts = [block.transposed_dot(u) for block in self._blocks]
         return np.concatenate([f * part for f, part in zip(self.X.factors, parts, strict=True)])
-
-    @override
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        return _laplacian_by_parts(self, pairs, v, product)
 
     @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -236,7 +231,6 @@ class KeslerRows(RowMatrix):
         Which labels have a relevance; the others get no row.
     """
 
-    passes_per_product = 2
     has_gram = False
 
     def __init__(self, X: Any, compared: NDArray[np.bool_]) -> None:
@@ -253,10 +247,6 @@ class KeslerRows(RowMatrix):
     @override
     def transposed_dot(self, u: Vector) -> Vector:
         return self._spread(u, self.X)
-
-    @override
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        return _laplacian_by_parts(self, pairs, v, product)
 
     @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
@@ -332,16 +322,6 @@ def rows_of(X: Any) -> RowMatrix:
     if isinstance(X, OneHotMatrix):
         return OneHotRows(X)
     return SparseRows(X) if sparse.issparse(X) else DenseRows(X)
-
-
-def _laplacian_by_parts(
-    matrix: RowMatrix, pairs: ActivePairs, v: Vector, product: Vector
-) -> Vector:
-    """``X' L X v`` in two reads of X."""
-    matrix.dot(v, product)
-    of_product = np.empty(matrix.n_rows)
-    pairs.laplacian(product, of_product)
-    return matrix.transposed_dot(of_product)
 
 
 def _weighted_scatter(
