@@ -52,7 +52,7 @@ class MappedData:
 
     def of(self, data: Data) -> Data:
         """Other data on the same columns."""
-        return _on_columns(self.map, data, self.compact)
+        return _with_columns(data, self.map.transform(data.X), self.compact)
 
 
 def map_data(
@@ -67,34 +67,50 @@ def map_data(
 
     The generator is then left as fitting leaves it, so that results do not depend on it.
     """
-    asked = (repr(_told(maps)), repr(rng.bit_generator.state), id(valid), compact, time_limit)
+    joined = maps if isinstance(maps, JoinedMap) else JoinedMap([maps])
+    state = repr(rng.bit_generator.state)
+    asked = (_settings(joined), state, _Itself(valid), compact, time_limit)
     if data in _CACHE and _CACHE[data][0] == asked:
         _, found, rng.bit_generator.state = _CACHE[data]
         return found
-    joined = maps if isinstance(maps, JoinedMap) else JoinedMap([maps])
-    fitted = joined.fit(data, valid=valid, random_state=rng, time_limit=time_limit)
-    assert isinstance(fitted, FittedJoin)
-    found = MappedData(fitted, _on_columns(fitted, data, compact), compact)
+    fitted, columns = joined.fit_transform(
+        data, valid=valid, random_state=rng, time_limit=time_limit
+    )
+    found = MappedData(fitted, _with_columns(data, columns, compact), compact)
     if not interrupted():
         _CACHE[data] = asked, found, rng.bit_generator.state
     return found
 
 
-def _told(maps: FeatureMap) -> dict[str, Any]:
-    """The parameters of maps; objects whose text is not all of them stand for themselves."""
-    return {
-        key: value if isinstance(value, str | int | float | type(None)) else (value, id(value))
-        for key, value in maps.get_params().items()
-        if not isinstance(value, FeatureMap | list | tuple)
-    }
+class _Itself:
+    """An object that equals nothing but itself, and is kept: its address is not used again."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self._value is other._value
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-def _on_columns(fitted: FittedJoin, data: Data, compact: bool) -> Data:
-    columns = fitted.transform(data.X)
-    assert isinstance(columns, JoinedMatrix)
+def _settings(joined: JoinedMap) -> list[Any]:
+    """Names and parameters of maps; a solver among these is told by its name and parameters."""
+    return [
+        (one.name, {key: _setting(value) for key, value in one.get_params().items()})
+        for one in joined.maps
+    ]
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, Solver):
+        return value.name
+    return value if isinstance(value, str | int | float | None) else _Itself(value)
+
+
+def _with_columns(data: Data, columns: JoinedMatrix, compact: bool) -> Data:
     X: Any = columns if compact else columns.tocsr()
-    mapped = replace(data, X=X, feature_names=None)
-    return mapped.noting_missing(False)
+    return replace(data, X=X, feature_names=None).noting_missing(False)
 
 
 def hold_out(data: Data, rng: np.random.Generator) -> tuple[Data, Data]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Block, Matrix, PreferenceData, Task, as_matrix
+from rankplug.data import Block, JoinedMatrix, Matrix, PreferenceData, Task, as_matrix
 from rankplug.exceptions import DataError
 from rankplug.parameters import Declared, Positive
 
@@ -70,7 +70,7 @@ class FittedMap(ABC):
         """Whether features may be missing (NaN)."""
         return False
 
-    def transform(self, X: Any) -> Block:
+    def transform(self, X: Any) -> Block | JoinedMatrix:
         """The mapped rows of `X`: dense, sparse, or one-hot.
 
         Parameters
@@ -89,7 +89,7 @@ class FittedMap(ABC):
         return self._transform(matrix)
 
     @abstractmethod
-    def _transform(self, X: Matrix) -> Block:
+    def _transform(self, X: Matrix) -> Block | JoinedMatrix:
         """Map valid features."""
 
     @abstractmethod

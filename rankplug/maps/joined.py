@@ -63,7 +63,13 @@ class FittedJoin(FittedMap):
         """If all parts do."""
         return all(part.takes_missing_values for part in self.parts)
 
-    def _transform(self, X: Matrix) -> Any:
+    def transform(self, X: Any) -> JoinedMatrix:
+        """The mapped rows of `X`, as blocks; see `FittedMap.transform`."""
+        joined = super().transform(X)
+        assert isinstance(joined, JoinedMatrix)
+        return joined
+
+    def _transform(self, X: Matrix) -> JoinedMatrix:
         return JoinedMatrix([part._transform(X) for part in self.parts], self.factors)
 
     def column_names(self, names: Sequence[str]) -> list[str]:
@@ -166,11 +172,39 @@ class JoinedMap(FeatureMap):
         super().set_params(**params)
         return self
 
+    def fit_transform(
+        self,
+        data: PreferenceData,
+        *,
+        valid: PreferenceData | None = None,
+        random_state: int | np.random.Generator | None = None,
+        time_limit: float | None = None,
+    ) -> tuple[FittedJoin, JoinedMatrix]:
+        """`fit`, and the mapped rows of the training data, which are mapped once for both.
+
+        Returns
+        -------
+        fitted : FittedJoin
+        columns : JoinedMatrix of shape (n_samples, fitted.n_columns)
+
+        Raises
+        ------
+        ParameterError, DataError
+            As `fit`.
+        """
+        self.check(data)
+        rng = np.random.default_rng(random_state)
+        return self._fit_transform(Fitting(data, valid, rng, time_limit))
+
     def _fit(self, fitting: Fitting) -> FittedJoin:
+        return self._fit_transform(fitting)[0]
+
+    def _fit_transform(self, fitting: Fitting) -> tuple[FittedJoin, JoinedMatrix]:
         fitted = [one._fit(fitting) for one in self.maps]
-        lengths = [_row_length(one._transform(fitting.data.X)) for one in fitted]
+        blocks = [one._transform(fitting.data.X) for one in fitted]
         weights = [one.weight for one in self.maps] if len(self.maps) > 1 else [1.0]
-        return FittedJoin(fitted, [w / length for w, length in zip(weights, lengths, strict=True)])
+        factors = [w / _row_length(block) for w, block in zip(weights, blocks, strict=True)]
+        return FittedJoin(fitted, factors), JoinedMatrix(blocks, factors)
 
 
 def _row_length(block: Block) -> float:

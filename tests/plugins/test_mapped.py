@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import rankplug
 import rankplug.cli
@@ -145,6 +146,26 @@ def test_trials_that_change_c_alone_do_not_fit_the_map_again(data, monkeypatch):
         mapped(), data, n_trials=3, folds=2, progress=False, space={"map__n_estimators": 5}
     )
     assert len(fits) <= 3 + 3  # each fold once, and the last fit
+
+
+def test_maps_of_equal_parameters_are_not_taken_for_each_other(data):
+    data = data.take(np.arange(30))
+    models = [
+        mapped(map={name: {"n_components": 12, "gamma": 0.5}}, C=1.0)
+        .solve(data, random_state=0)
+        .model
+        for name in ("nystroem", "fourier")
+    ]
+    assert [model.map.parts[0].kind for model in models] == ["nystroem", "fourier"]
+
+
+def test_a_solver_that_grows_trees_is_known_by_its_parameters(data, monkeypatch):
+    data, fits = data.take(np.arange(30)), count_fits(monkeypatch)
+    trees = rankplug.make_solver("xgboost-pairwise", n_estimators=3)
+    solver = mapped(map={"leaves": {"trees": trees}})
+    for C, depth in ((0.1, 3), (1.0, 3), (1.0, 2)):
+        clone(solver).set_params(C=C, map__trees__max_depth=depth).solve(data, random_state=0)
+    assert len(fits) == 2
 
 
 def count_fits(monkeypatch):
