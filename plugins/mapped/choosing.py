@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 import weakref
@@ -12,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from rankplug.data import JoinedMatrix, RankingData
-from rankplug.exceptions import ConvergenceWarning, DataWarning
+from rankplug.exceptions import ConvergenceWarning, DataError, DataWarning
 from rankplug.maps import FeatureMap, FittedJoin, JoinedMap
 from rankplug.metrics import measure_data
 from rankplug.solver import Data, Monitor, Progress, Solver, SolverResult
@@ -29,6 +30,12 @@ _DEFAULT = 100.0
 """Of the grid, if there is no time to search."""
 _HELD_OUT = 5
 """One of so many queries, or rows."""
+
+# Shares of a time limit, so that there is some for the last solve.
+_SHARE_OF_MAP = 0.6
+_SHARE_OF_FIRST_MAP = 0.3
+_SHARE_OF_SEARCH = 0.5
+_SHORTEST = 1e-3  # seconds: limits are above 0
 
 _CACHE: weakref.WeakKeyDictionary[Any, tuple[Any, MappedData, Any]] = weakref.WeakKeyDictionary()
 """The last map of each data set, so that trials that change only C do not fit it again."""
@@ -54,6 +61,10 @@ class MappedData:
         """Other data on the same columns."""
         return _with_columns(data, self.map.transform(data.X), self.compact)
 
+    def watched(self, monitor: Monitor) -> dict[str, Data]:
+        """The data that are watched on the same columns."""
+        return {name: self.of(data) for name, data in monitor.watched.items()}
+
 
 def map_data(
     maps: FeatureMap,
@@ -70,8 +81,9 @@ def map_data(
     joined = maps if isinstance(maps, JoinedMap) else JoinedMap([maps])
     state = repr(rng.bit_generator.state)
     asked = (_settings(joined), state, _Itself(valid), compact, time_limit)
-    if data in _CACHE and _CACHE[data][0] == asked:
-        _, found, rng.bit_generator.state = _CACHE[data]
+    kept = _CACHE.get(data)  # once: other threads may put in theirs
+    if kept is not None and kept[0] == asked:
+        _, found, rng.bit_generator.state = kept
         return found
     fitted, columns = joined.fit_transform(
         data, valid=valid, random_state=rng, time_limit=time_limit
@@ -123,7 +135,7 @@ def hold_out(data: Data, rng: np.random.Generator) -> tuple[Data, Data]:
         [order[data.pair_counts[order] > 0], order[data.pair_counts[order] == 0]]
     )
     held = np.arange(len(order)) % _HELD_OUT == 1
-    if not held.any() or not data.pair_counts[order[~held]].any():
+    if not all(data.pair_counts[order[part]].any() for part in (held, ~held)):
         return data, data
     return data.take(np.sort(order[~held])), data.take(np.sort(order[held]))
 
@@ -157,28 +169,43 @@ class CSearch:
     n_passes : float
     """
 
-    def __init__(self, solver: Solver, Cs: Any, monitor: Monitor) -> None:
-        self._solver, self._Cs, self._monitor = solver, Cs, monitor
+    def __init__(self, solver: Solver, Cs: Any, monitor: Monitor, rng: np.random.Generator) -> None:
+        self._solver, self._Cs, self._monitor, self._rng = solver, Cs, monitor, rng
         self.best: SolverResult | None = None
         self.best_c = float(_DEFAULT * Cs[0] / GRID[0])
         self.n_passes = 0.0
 
-    def run(self, data: Data, held: Data) -> None:
-        """Solve for one C after the other."""
-        metric = self._monitor.metric_of(held)
+    def run(self, mapped: MappedData, held: Data) -> None:
+        """Solve for one C after the other.
+
+        Raises
+        ------
+        DataError
+            If the metric is undefined for all queries of the held-out data.
+        """
+        metric, held = self._monitor.metric_of(held), mapped.of(held)
+        watched = mapped.watched(self._monitor)
         sign = 1.0 if metric.greater_is_better else -1.0
         last, best_score, since = None, -np.inf, 0
         for k, C in enumerate(self._Cs):
-            last = self._solve(data, float(C), last)
+            last = self._solve(mapped.data, float(C), last)
             self.n_passes += last.n_passes
             score = measure_data(held, last.model.predict(held.X), metric)[str(metric)].mean()
+            if math.isnan(score):
+                raise DataError(
+                    f"{metric} is undefined for every query of the data by which C is chosen: take "
+                    "another eval_metric or other validation data, or give C"
+                )
             since += 1
-            if sign * score > best_score or self.best is None:
+            if sign * score > best_score:
                 self.best, self.best_c, best_score, since = last, float(C), sign * score, 0
             going = self._monitor.report(
-                k + 1, C=float(C), **{f"held_out_{metric.log_name}": score}
+                k + 1,
+                evals=self._monitor.measure(last.model, watched),
+                C=float(C),
+                **{f"held_out_{metric.log_name}": score},
             )
-            if not going or since >= _PATIENCE:
+            if not going or since >= _PATIENCE or self._is_overdue():
                 return
 
     def _solve(self, data: Data, C: float, last: SolverResult | None) -> SolverResult:
@@ -191,14 +218,33 @@ class CSearch:
             # What a C that is not taken does is no news.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", DataWarning)
-            found: SolverResult = solver.solve(data, init=init, callback=self._is_over)
+            found: SolverResult = solver.solve(
+                data, init=init, callback=self._is_over, random_state=self._rng
+            )
         return found
 
     def _is_over(self, step: Progress) -> bool:
-        return step.n_iter > 0 and is_overdue(self._monitor)
+        return step.n_iter > 0 and self._is_overdue()
+
+    def _is_overdue(self) -> bool:
+        return is_overdue(self._monitor, _SHARE_OF_SEARCH)
 
 
-def is_overdue(monitor: Monitor) -> bool:
-    """Whether the time limit has passed."""
-    limit = monitor.time_limit
-    return limit is not None and time.perf_counter() - monitor.started >= limit
+def is_overdue(monitor: Monitor, share: float = 1.0) -> bool:
+    """Whether that share of the time limit has passed."""
+    return _left(monitor, share) <= 0.0
+
+
+def time_of_map(monitor: Monitor, *, searched: bool) -> float | None:
+    """What a map may take of the time that is left; less where C is still to be searched."""
+    if monitor.time_limit is None:
+        return None
+    share = _SHARE_OF_FIRST_MAP if searched else _SHARE_OF_MAP
+    return share * max(_left(monitor), _SHORTEST)
+
+
+def _left(monitor: Monitor, share: float = 1.0) -> float:
+    """Seconds until that share of the time limit has passed."""
+    if monitor.time_limit is None:
+        return np.inf
+    return share * monitor.time_limit - (time.perf_counter() - monitor.started)

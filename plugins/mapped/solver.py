@@ -37,10 +37,8 @@ from rankplug_plugins.mapped.choosing import (
     hold_out,
     is_overdue,
     map_data,
+    time_of_map,
 )
-
-_SHARE_OF_MAP = 0.6
-"""Of a time limit: what the map may take, so that there is time for the solver."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +62,16 @@ def read_solver(spec: Any) -> Solver:
     """A solver from its name, ``{name: parameters}``, or itself."""
     if isinstance(spec, Solver):
         return spec
+    name, params = _name_and_parameters(spec)
+    return make_solver(name, **params)
+
+
+def _name_and_parameters(spec: Any) -> tuple[str, Mapping[str, Any]]:
     if isinstance(spec, Mapping) and len(spec) == 1:
         ((name, params),) = spec.items()
-        return make_solver(str(name), **(params or {}))
+        return str(name), params or {}
     if isinstance(spec, str):
-        return make_solver(spec)
+        return spec, {}
     raise ParameterError(f"solver={spec!r} must be a name, {{name: parameters}} or a Solver")
 
 
@@ -156,8 +159,14 @@ class Mapped(Solver):
         """Set parameters; nested ones make a map or solver of what was named only."""
         if any(key.startswith("map__") for key in params) and "map" not in params:
             self.map = make_map(self.map)
-        if any(key.startswith("solver__") for key in params) and "solver" not in params:
-            self.solver = read_solver(self.solver)
+        if "solver" not in params and not isinstance(self.solver, Solver):
+            # A solver that is named stays so, and its C is still chosen.
+            inner = [key for key in params if key.startswith("solver__")]
+            changed = {key.removeprefix("solver__"): params.pop(key) for key in inner}
+            if changed:
+                name, given = _name_and_parameters(self.solver)
+                self.solver = {name: {**given, **changed}}
+                read_solver(self.solver)
         super().set_params(**params)
         return self
 
@@ -196,19 +205,21 @@ class Mapped(Solver):
         maps, compact = make_map(self.map), self._takes_blocks(inner, data)
         if self._chooses_c(inner):
             train, held = (data, valid) if valid is not None else hold_out(data, rng)
-            mapped = map_data(maps, train, valid, rng, compact, _time_of_map(monitor))
-            search = CSearch(inner, _unit_c(inner, train) * GRID, monitor)
+            limit = time_of_map(monitor, searched=train is not data)
+            mapped = map_data(maps, train, valid, rng, compact, limit)
+            search = CSearch(inner, _unit_c(inner, train) * GRID, monitor, rng)
             if not (interrupted() or is_overdue(monitor)):
-                search.run(mapped.data, mapped.of(held))
+                search.run(mapped, held)
             n_passes = search.n_passes
             inner.set_params(C=search.best_c / _unit_c(inner, train) * _unit_c(inner, data))
             if train is data:
                 start = search.best if inner.tags.warm_start else None
                 result = _solve_within(inner, mapped, monitor, rng, start)
-                return _as_result(result, mapped, n_passes + result.n_passes)
-        mapped = map_data(maps, data, valid, rng, compact, _time_of_map(monitor))
+                return _as_result(result, mapped, n_passes + result.n_passes, monitor)
+        limit = time_of_map(monitor, searched=False)
+        mapped = map_data(maps, data, valid, rng, compact, limit)
         result = _solve_within(inner, mapped, monitor, rng)
-        return _as_result(result, mapped, n_passes + result.n_passes)
+        return _as_result(result, mapped, n_passes + result.n_passes, monitor)
 
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
@@ -218,7 +229,13 @@ class Mapped(Solver):
         mapped = map_data(make_map(self.map), data, None, rng, compact, None)
         for result in iterate_path(inner, mapped.data, Cs, random_state=rng):
             monitor = Monitor(history=list(result.history))
-            yield self._finish(_as_result(result, mapped, result.n_passes), monitor, data)
+            yield self._finish(_as_result(result, mapped, result.n_passes, monitor), monitor, data)
+
+    def _warn_of_no_convergence(self, result: SolverResult) -> None:
+        """Say nothing: the solver within has, with its own parameters."""
+
+    def _explain_vanishing(self, result: SolverResult, monitor: Monitor, data: Any) -> None:
+        """None: the solver within has looked."""
 
     def _inner_solver(self) -> Solver:
         """A copy of the solver, with this C if it is given."""
@@ -259,11 +276,15 @@ def _solve_within(
 ) -> SolverResult:
     """Solve, reporting each iteration; one step is made even if it is time to stop."""
     n_before = int(monitor.history[-1]["n_iter"]) + 1 if monitor.history else 0
+    watched = mapped.watched(monitor)
 
     def report(step: Progress) -> bool:
         if monitor.interruption is None:
-            model = None if step.model is None else partial(_whole_model, mapped, step.model)
-            monitor.report(n_before + step.n_iter, model=model, **step.values)
+            model, evals = None, None
+            if step.model is not None:
+                model = partial(_whole_model, mapped, step.model)
+                evals = monitor.measure(step.model(), watched) if watched else None
+            monitor.report(n_before + step.n_iter, model=model, evals=evals, **step.values)
         return monitor.interruption is not None and step.n_iter > 0
 
     if monitor.interruption is None and is_overdue(monitor):
@@ -280,13 +301,13 @@ def _whole_model(mapped: MappedData, make_inner: Callable[[], Model]) -> MappedM
     return MappedModel(mapped.map, make_inner())
 
 
-def _time_of_map(monitor: Monitor) -> float | None:
-    return None if monitor.time_limit is None else _SHARE_OF_MAP * monitor.time_limit
-
-
-def _as_result(result: SolverResult, mapped: MappedData, n_passes: float) -> SolverResult:
+def _as_result(
+    result: SolverResult, mapped: MappedData, n_passes: float, monitor: Monitor
+) -> SolverResult:
+    """The result with the whole model, and what all solves took."""
+    n_iter = int(monitor.history[-1]["n_iter"]) if monitor.history else result.n_iter
     model = MappedModel(mapped.map, result.model)
-    return replace(result, model=model, n_passes=n_passes)
+    return replace(result, model=model, n_iter=n_iter, n_passes=n_passes)
 
 
 def _unit_c(solver: Solver, data: PreferenceData) -> float:

@@ -252,10 +252,12 @@ def _moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     n_rows = X.shape[0]
     with np.errstate(all="ignore"):
         if sparse.issparse(X):
+            missing = np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1])
+            count = np.maximum(n_rows - missing, 1)
             known = sparse.csr_array((np.nan_to_num(X.data), X.indices, X.indptr), shape=X.shape)
-            mean = np.asarray(known.sum(axis=0), dtype=np.float64).ravel() / n_rows
+            mean = np.asarray(known.sum(axis=0), dtype=np.float64).ravel() / count
             square = np.asarray(known.multiply(known).sum(axis=0), dtype=np.float64).ravel()
-            return mean, np.sqrt(np.maximum(square / n_rows - mean * mean, 0.0))
+            return mean, np.sqrt(np.maximum(square / count - mean * mean, 0.0))
         known = ~np.isnan(X)
         count = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, X, 0.0).sum(axis=0, dtype=np.float64) / count

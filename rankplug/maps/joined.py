@@ -164,7 +164,8 @@ class JoinedMap(FeatureMap):
         }
 
     def set_params(self, **params: Any) -> JoinedMap:
-        """Parameters of one map need no name before them."""
+        """Parameters of one map need no name before them; a map is set by its name."""
+        self.maps = [params.pop(one.name, one) for one in self.maps]
         if len(self.maps) == 1:
             own = {key: value for key, value in params.items() if key in self.maps[0].get_params()}
             self.maps[0].set_params(**own)

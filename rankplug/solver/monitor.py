@@ -119,7 +119,7 @@ class Monitor:
         seconds = time.perf_counter() - self.started
         self.history.append({"n_iter": n_iter, "seconds": seconds, **values})
         if evals is None and model is not None and self.watched:
-            evals = self._measure(model())
+            evals = self.measure(model())
         evals = {data: dict(metrics) for data, metrics in (evals or {}).items()}
         for data, metrics in evals.items():
             for name, value in metrics.items():
@@ -154,7 +154,7 @@ class Monitor:
     def finished_evals(self, model: Model) -> dict[str, dict[str, tuple[float, ...]]]:
         """The values of the watched data, those of the model where there are no others."""
         if len(self.evals) < len(self.watched):
-            found = self._measure(model)
+            found = self.measure(model)
             for data in self.watched.keys() - self.evals.keys():
                 self.evals[data] = {name: [value] for name, value in found[data].items()}
         return {
@@ -162,10 +162,16 @@ class Monitor:
             for data in self.watched
         }
 
-    def _measure(self, model: Model) -> dict[str, dict[str, float]]:
-        """The metric of each of the watched data; NaN where it is undefined for all queries."""
+    def measure(
+        self, model: Model, watched: Mapping[str, RankingData | LabelRankingData] | None = None
+    ) -> dict[str, dict[str, float]]:
+        """The metric of each of the watched data; NaN where it is undefined for all queries.
+
+        `watched` are the same data with the features that the model takes, where it is a part of
+        the model that the solver makes.
+        """
         values = {}
-        for name, data in self.watched.items():
+        for name, data in (self.watched if watched is None else watched).items():
             metric = self.metric_of(data)
             measured = measure_data(data, model.predict(data.X), metric)
             values[name] = {key: one.mean() for key, one in measured.items()}

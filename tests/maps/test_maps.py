@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import rankplug
 from rankplug.data import RankingData
@@ -97,6 +98,26 @@ def test_parameters_are_nested():
     joined = make_map("leaves + splines").set_params(leaves__n_estimators=7, splines__n_knots=4)
     assert joined.get_params()["leaves__n_estimators"] == 7
     assert joined.maps[1].n_knots == 4
+
+
+def test_a_map_is_set_by_its_name():
+    joined = make_map("leaves + identity").set_params(leaves=make_map("leaves", n_estimators=7))
+    assert joined.get_params()["leaves__n_estimators"] == 7
+    with pytest.raises(ParameterError, match="maps="):
+        joined.set_params(identity="no map").fit(data())
+
+
+def test_missing_values_of_sparse_features_do_not_count():
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((400, 2)) < 0.5, np.nan, rng.normal(3.0, 1.0, (400, 2)))
+    y, qid = rng.integers(0, 3, 400), np.arange(400) // 20
+    dense, thin = (
+        make_map("identity").fit(RankingData.from_arrays(form, y, qid))
+        for form in (X, sparse.csr_array(X))
+    )
+    np.testing.assert_allclose(thin.factor, dense.factor, rtol=1e-12)
+    np.testing.assert_allclose(thin.fill, dense.fill, rtol=1e-12)
+    np.testing.assert_allclose(dense.fill / dense.factor, np.nanmean(X, axis=0), rtol=1e-12)
 
 
 def test_splines_follow_any_piecewise_linear_function():

@@ -10,7 +10,7 @@ from sklearn.base import clone
 import rankplug
 import rankplug.cli
 from rankplug.data import JoinedMatrix, RankingData
-from rankplug.exceptions import DataError, DataWarning, ParameterError
+from rankplug.exceptions import ConvergenceWarning, DataError, DataWarning, ParameterError
 from rankplug.maps import MappedModel, make_map
 from rankplug.solver import path
 from rankplug.testing import contract_checks, make_problem
@@ -256,6 +256,76 @@ def test_little_time_still_gives_a_model(data):
         result = mapped(map="leaves").solve(data, random_state=0, time_limit=1e-3)
     assert result.status == "time_limit"
     assert accuracy(result.model, data) > 0.6
+
+
+def searched(result):
+    return [row for row in result.history if "C" in row]
+
+
+def test_other_parameters_of_a_named_solver_leave_the_choice_of_c(data):
+    solvers = [
+        mapped(solver={"tree-tron": {"tol": 0.01}}),
+        mapped(solver__tol=0.01),
+        rankplug.Ranker(mapped()).set_params(solver__solver__tol=0.01).solver,
+    ]
+    results = [solver.solve(data, random_state=0) for solver in solvers]
+    assert all(searched(result) for result in results)
+    assert len({result.objective for result in results}) == 1
+    assert not searched(mapped(solver__C=0.1).solve(data, random_state=0))
+
+
+def test_the_seed_reaches_the_search(data):
+    some = data.take(np.arange(10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = [mapped(solver="larank").solve(some, random_state=3) for _ in range(2)]
+    scores = [[row["held_out_ndcg_at_10"] for row in searched(result)] for result in results]
+    assert scores[0]
+    assert scores[0] == scores[1]
+    np.testing.assert_array_equal(*(result.model.predict(some.X) for result in results))
+
+
+def test_a_metric_that_is_undefined_chooses_no_c(data):
+    train, valid = data.take(np.arange(20)), data.take(np.arange(20, 30))
+    with pytest.raises(DataError, match="undefined for every query of the data by which C"):
+        mapped(eval_metric="map[threshold=9]").solve(train, valid=valid, random_state=0)
+    # Of two queries one has pairs: none is held out then.
+    y = np.where(np.arange(40) < 20, train.relevance[:40], 1.0)
+    two = RankingData.from_arrays(train.X[:40], y, train.qid[:40])
+    result = mapped().solve(two, random_state=0)
+    assert all(np.isfinite(row["held_out_ndcg_at_10"]) for row in searched(result))
+
+
+def test_eval_sets_are_measured_all_along_and_iterations_counted(data):
+    train, other = data.take(np.arange(20)), data.take(np.arange(20, 30))
+    result = mapped().solve(train, watch={"other": other}, random_state=0)
+    values = result.evals["other"]["ndcg@10"]
+    assert len(values) == len(result.history)
+    assert np.isfinite(values).all()
+    found = rankplug.metrics.evaluate(
+        other.relevance, result.model.predict(other.X), other.qid, "ndcg@10"
+    )
+    assert values[-1] == pytest.approx(found["ndcg@10"], abs=1e-12)
+    assert result.n_iter == result.history[-1]["n_iter"]
+
+
+def test_parts_of_the_time_limit_are_left_for_what_comes(data, monkeypatch):
+    limits, cls = [], type(make_map("leaves"))
+    fit = cls._fit
+    monkeypatch.setattr(
+        cls, "_fit", lambda self, fitting: limits.append(fitting.time_limit) or fit(self, fitting)
+    )
+    data = data.take(np.arange(30))
+    mapped().solve(data, time_limit=1000.0, random_state=0)
+    first, last = limits
+    assert first <= 300.0
+    assert last <= 600.0
+
+
+def test_warnings_are_those_of_the_solver_within(data):
+    with pytest.warns(ConvergenceWarning) as caught:
+        mapped(C=100.0, solver={"tree-tron": {"max_iter": 1}}).solve(data, random_state=0)
+    assert [str(one.message).split()[0] for one in caught] == ["tree-tron"]
 
 
 def test_nested_parameters_by_name():
