@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[1]
 
@@ -97,10 +96,11 @@ def of(names, package):
     return {part[1] if len(part) > 1 else "" for part in parts if part[0] == package}
 
 
-def test_departments_import_what_they_may(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    broken = lint_imports(config_filename="pyproject.toml", no_cache=True)
-    assert broken == 0, capsys.readouterr().out
+def test_departments_import_what_they_may():
+    # In a process of its own: the linter sets up logging, and so disables all loggers there are.
+    code = "import sys, importlinter.cli as c; sys.exit(c.lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_page_of_the_architecture_shows_the_same_floors():

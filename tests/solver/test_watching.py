@@ -120,9 +120,7 @@ def test_errors_of_a_callback_come_through_as_they_are(name, data):
         assert caught.value is error
 
 
-def test_the_log_has_a_line_an_iteration(data, others, caplog, monkeypatch):
-    # The migration of a database, by Alembic, disables all loggers that are there.
-    monkeypatch.setattr(logging.getLogger("rankplug"), "disabled", False)
+def test_the_log_has_a_line_an_iteration(data, others, caplog):
     solver = rankplug.make_solver("tree-tron")
     # Said here, as MLflow and others set the level of all loggers.
     with caplog.at_level(logging.WARNING, logger="rankplug"):
