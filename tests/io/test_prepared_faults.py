@@ -490,8 +490,10 @@ def test_files_larger_than_memory(tmp_path):
     with file.open("w") as stream:
         stream.writelines(f"{q % 3} qid:{q} {values[q % 50]}\n" for q in query.tolist())
     command = [sys.executable, "-c", BOUNDED, str(file), str(tmp_path / "data")]
-    # Memory that malloc keeps for each thread would count, however little of it is used.
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+    # Memory that malloc keeps for each thread, and the 8 MB of a thread's stack, would count,
+    # however little of it is used; and Arrow makes more threads whenever it finds all at work.
+    one = dict.fromkeys(("MALLOC_ARENA_MAX", "ARROW_IO_THREADS", "OMP_NUM_THREADS"), "1")
+    environment = {**os.environ, **one}
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == ["too large for the memory", "38 MB"]
