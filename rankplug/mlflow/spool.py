@@ -62,6 +62,9 @@ _REASON = re.compile(
     re.IGNORECASE,
 )
 
+# What there is of a spool whose process was killed as it was made, before `where.json`.
+_UNFINISHED = re.compile(r"progress\.json|\.(progress|where)\.json\.[0-9a-f]{32}\.tmp")
+
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -133,7 +136,14 @@ class Spool:
 
     @classmethod
     def create(cls, output: Path, where: Where, to: Delivery) -> Spool:
-        """Make an empty one, claimed by this process; `to` knows what was made before."""
+        """Make an empty one, claimed by this process; `to` knows what was made before.
+
+        Raises
+        ------
+        TrackingError
+            If the folder of spools is a link.
+        """
+        _refuse_link(output / UNSENT)
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
         spool = cls(output / UNSENT / name, where, _Progress(), 0)
         spool._keep_away()
@@ -153,9 +163,14 @@ class Spool:
             If it is damaged, or not what this class writes.
         """
         for path in (folder, *folder.rglob("*")):
-            if path.is_symlink():
-                raise TrackingError(f"{path} is a link, which is not followed: remove it")
-        if not (folder / "where.json").exists():  # killed as it was made
+            _refuse_link(path)
+        if not (folder / "where.json").exists():
+            others = [one for one in folder.glob("*") if not _UNFINISHED.fullmatch(one.name)]
+            if others:
+                raise TrackingError(
+                    f"{folder} lacks the file where.json, so that nobody knows where "
+                    f"{others[0].name} is to be sent: restore that file, or remove the folder"
+                )
             return None
         where = _read(folder / "where.json", Where)
         spool = cls(folder, where, _read(folder / "progress.json", _Progress), 0)
@@ -312,6 +327,11 @@ def send_unsent(
     only : str, optional
         Leave out what is for other tracking URIs.
     """
+    try:
+        _refuse_link(output / UNSENT)
+    except TrackingError as error:
+        yield Sent(None, 0, [], None, str(error))
+        return
     for folder in sorted((output / UNSENT).glob("*")):
         with claimed_here(_claim_of(folder)) as is_free:
             if is_free:
@@ -331,7 +351,11 @@ def _send_folder(
         yield Sent(None, 0, [], None, str(error))
         return
     if spool is None:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            for file in folder.glob("*"):
+                if _UNFINISHED.fullmatch(file.name):
+                    file.unlink()
+            folder.rmdir()
         return
     uri = tracking_uri or spool.where.tracking_uri
     if only not in (None, uri):
@@ -351,6 +375,11 @@ def _send_folder(
         spool.remove()
     n_sent = before - spool.n_unsent
     yield Sent(uri, n_sent, spool.refused, spool.n_unsent, reason, experiment)
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise TrackingError(f"{path} is a link, which is not followed: remove it")
 
 
 def _claim_of(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """Runs whose tracking server does not answer: nothing is lost, and nothing is logged twice."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,6 +11,9 @@ import pytest
 from tracking_servers import Server, contents, lose, run_command, versions
 
 from rankplug.cli import main
+from rankplug.mlflow.database import TrackingError
+from rankplug.mlflow.spool import Spool, Where
+from rankplug.mlflow.steps import Delivery
 
 HANG = 300  # seconds that no test needs, on a machine that is busy
 TUNE = ["tune", "small.yaml", "--quiet", "--output"]
@@ -177,6 +181,44 @@ def test_what_is_kept_may_come_from_strangers(kept, server, capsys):
     (kept / "steps.jsonl").write_text(good[:-1])  # killed as it was written
     assert main(command) == 0
     assert not kept.parent.exists()
+
+
+def test_a_link_in_place_of_the_folder_of_spools_is_not_followed(tmp_path, capsys):
+    strangers = tmp_path / "strangers"
+    for name in ("photos", "letters"):
+        (strangers / name).mkdir(parents=True)
+        (strangers / name / "progress.json").write_text("mine")
+    before = sorted(strangers.rglob("*"))
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "mlflow-unsent").symlink_to(strangers)
+    assert main(["track", str(output)]) == 3
+    told = capsys.readouterr()
+    assert f"{output / 'mlflow-unsent'} is a link, which is not followed: remove it" in told.err
+    assert sorted(strangers.rglob("*")) == before
+    where = Where(tracking_uri="http://x", experiment_id=None, experiment_name=None, run_id=None)
+    with pytest.raises(TrackingError, match="is a link, which is not followed"):
+        Spool.create(output, where, Delivery(None))
+    assert sorted(strangers.rglob("*")) == before
+
+
+def test_of_a_spool_that_was_killed_as_it_was_made_only_its_own_files_go(tmp_path, capsys):
+    spools = tmp_path / "out" / "mlflow-unsent"
+    half, others = spools / "half", spools / "others"
+    for folder in (half, others):
+        folder.mkdir(parents=True)
+        (folder / "progress.json").write_text("{}")
+    (half / f".where.json.{'0' * 32}.tmp").write_text('{"tracking_uri"')
+    (others / "diary").mkdir()
+    (others / "diary" / "today.txt").write_text("dear diary")
+    assert main(["track", str(tmp_path / "out")]) == 3
+    assert f"{others} lacks the file where.json" in capsys.readouterr().err
+    assert not half.exists()
+    assert (others / "progress.json").read_text() == "{}"
+    assert (others / "diary" / "today.txt").read_text() == "dear diary"
+    shutil.rmtree(others)
+    assert main(["track", str(tmp_path / "out")]) == 0
+    assert not spools.exists()
 
 
 def test_what_is_refused_is_not_lost(kept, server, capsys):
