@@ -360,8 +360,9 @@ def _send_folder(
     uri = tracking_uri or spool.where.tracking_uri
     if only not in (None, uri):
         return
-    before, to, reason, experiment = spool.n_unsent, deliver(uri), None, None
+    before, reason, experiment = spool.n_unsent, None, None
     try:
+        to = deliver(uri)
         with bounded_requests():
             with telling_of_silence(uri):
                 to.client.search_experiments(max_results=1)

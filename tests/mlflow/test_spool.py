@@ -242,6 +242,22 @@ def test_what_is_refused_is_not_lost(kept, server, capsys):
     assert [(path, status) for path, status, *_ in runs] == [(("late",), "KILLED")]
 
 
+def test_a_place_that_cannot_be_used_is_said_and_nothing_is_lost(kept, tmp_path, capsys):
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+    (tmp_path / "text.db").write_text("no database, though it is called so\n" * 99)
+    for uri, message in [
+        (f"sqlite:///{tmp_path}/text.db", "file is not a database"),
+        ("nonsense://x", "nonsense"),
+        (f"sqlite:///{tmp_path}/text.db/mlflow.db", "File exists"),
+    ]:
+        assert main(["track", str(tmp_path / "out"), "--tracking-uri", uri]) == 3
+        told = capsys.readouterr()
+        assert told.err.startswith("error: 1 calls are left: ")
+        assert message in told.err
+        assert "Traceback" not in told.err
+        assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
 def test_a_folder_that_is_none(tmp_path, capsys):
     assert main(["track", str(tmp_path / "none")]) == 2
     assert "no such folder: name the output folder of a command" in capsys.readouterr().err
