@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -94,10 +94,8 @@ class Scaling:
             )
         if self.fill is None or not known.has_missing:
             return data
-        scaled_fill = self.fill * self.factor
-        if self.shift is not None:
-            scaled_fill = (self.fill - self.shift) * self.factor
-        filled: D = replace(known, X=fill_missing(known.X, scaled_fill)).noting_missing(False)
+        X = fill_missing(known.X, np.asarray(self.apply(self.fill[np.newaxis]))[0])
+        filled: D = replace(known, X=X).noting_missing(False)
         return filled
 
     def equals(self, other: Scaling) -> bool:
@@ -137,42 +135,51 @@ def fit_scaling_to_blocks(blocks: Iterable[Matrix], scale: ScaleName) -> Scaling
     if scale == "none":
         return None
     scaler = {"maxabs": MaxAbsScaler, "standard": StandardScaler, "minmax": MinMaxScaler}[scale]()
+    blocks = (_require_dense(X, scale) for X in blocks)
     for X in blocks if scale == "standard" else _extremes(blocks):
-        if sparse.issparse(X) and scale != "maxabs":
-            raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
+        before = vars(scaler).copy()
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of columns without a value
             scaler.partial_fit(X)
-            if scale == "standard" and np.ndim(scaler.n_samples_seen_):
-                # From the mean of no values, NaN, scikit-learn would not come back.
-                scaler.mean_[scaler.n_samples_seen_ == 0] = 0.0
-                scaler.var_[scaler.n_samples_seen_ == 0] = 0.0
-    known = np.broadcast_to(scaler.n_samples_seen_ > 0, scaler.scale_.shape)
-    if scale != "standard":
-        known = ~np.isnan(scaler.max_abs_ if scale == "maxabs" else scaler.data_min_)
+        if scale == "standard":
+            _keep_without_values(scaler, before)
+    if scale == "standard":
+        return _finite(Scaling(scaler.mean_, 1.0 / scaler.scale_), scaler.scale_)
+    known = ~np.isnan(scaler.max_abs_ if scale == "maxabs" else scaler.data_min_)
     size = np.where(known, scaler.scale_, 1.0).astype(np.float64)
     if scale == "maxabs":
         return _finite(Scaling(None, 1.0 / size), size)
-    if scale == "standard":
-        return _finite(Scaling(np.where(known, scaler.mean_, 0.0), 1.0 / size), size)
     lowest = np.where(known, scaler.data_min_, 0.0).astype(np.float64)
     return _finite(Scaling(lowest, size), size)
 
 
+def _require_dense(X: Matrix, scale: ScaleName) -> Matrix:
+    if sparse.issparse(X) and scale != "maxabs":
+        raise DataError(f"scale: {scale} would make sparse features dense; use maxabs or none")
+    return X
+
+
 def _extremes(blocks: Iterable[Matrix]) -> Iterator[Matrix]:
-    """Sparse blocks as they are; of dense ones two rows, the least and the largest values of all.
+    """Two rows, the least and the largest values of all blocks.
 
     scikit-learn would lose what it knows of a column where a block holds nothing but NaN.
     """
+    from sklearn.utils.sparsefuncs import min_max_axis
+
     ends: NDArray[Any] | None = None
     for X in blocks:
-        if not isinstance(X, np.ndarray):
-            yield X
-        else:
-            rows = X if ends is None else np.concatenate((ends, X))
-            ends = np.stack((np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)))
+        rows = X if isinstance(X, np.ndarray) else np.stack(min_max_axis(X, 0, ignore_nan=True))
+        rows = rows if ends is None else np.concatenate((ends, rows))
+        ends = np.stack((np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)))
     if ends is not None:
         yield ends
+
+
+def _keep_without_values(scaler: Any, before: Mapping[str, Any]) -> None:
+    """What was known of columns without a value in a block, of which scikit-learn makes NaN."""
+    without = scaler.n_samples_seen_ == before.get("n_samples_seen_", 0)
+    for name, first in (("mean_", 0.0), ("var_", 0.0), ("scale_", 1.0)):
+        setattr(scaler, name, np.where(without, before.get(name, first), getattr(scaler, name)))
 
 
 def _finite(scaling: Scaling, size: NDArray[np.float64]) -> Scaling:

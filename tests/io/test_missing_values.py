@@ -273,14 +273,20 @@ def test_scaling_leaves_holes_as_they_are_and_learns_from_the_rest(scale):
 
 @pytest.mark.parametrize("scale", SCALERS)
 def test_columns_without_a_value_keep_their_scale(scale):
-    holes = np.column_stack([X, np.full(N, np.nan), np.r_[np.full(N - 9, np.nan), np.arange(9.0)]])
+    late = np.r_[np.full(N - 9, np.nan), np.arange(9.0)]
+    holes = np.column_stack([X, np.full(N, np.nan), late, late[::-1]])
     blocks = [holes[begin : begin + 10] for begin in range(0, N, 10)]
     scaling = fit_scaling_to_blocks(blocks, scale)
     assert scaling.factor[4] == 1.0
     assert scaling.shift is None or scaling.shift[4] == 0.0
-    known = [0, 1, 2, 3, 5]
+    known = [0, 1, 2, 3, 5, 6]
     expected = fit_scaling(holes[:, known], scale)
     np.testing.assert_allclose(scaling.factor[known], expected.factor)
+    if scaling.shift is not None:
+        np.testing.assert_allclose(scaling.shift[known], expected.shift)
+    if scale == "maxabs":
+        given = fit_scaling_to_blocks(map(sparse.csr_array, blocks), scale)
+        np.testing.assert_array_equal(given.factor, scaling.factor)
 
 
 def test_relevance_weights_and_ids_are_never_missing():
