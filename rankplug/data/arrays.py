@@ -12,7 +12,7 @@ from scipy import sparse
 
 from rankplug.data import tables
 from rankplug.data.blocks import JoinedMatrix
-from rankplug.data.categories import Categories, encode_objects, read_features
+from rankplug.data.categories import Categories, encode_objects, read_features, require_codes
 from rankplug.exceptions import DataError
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
@@ -36,7 +36,7 @@ def as_matrix(
         If `X` is empty, not two-dimensional, not numeric, or holds infinity, or NaN unless
         missing values are allowed.
     """
-    matrix, names = _named_matrix(X, feature_names)
+    matrix, names, _ = _features(X, feature_names, {}, False)
     _find_missing(matrix, names, allowed=allow_missing)
     return matrix, names
 
@@ -73,20 +73,13 @@ def check_features(
     return CheckedFeatures(matrix, names, _find_missing(matrix, names, allowed=True), found)
 
 
-def _named_matrix(
-    X: Any, feature_names: Sequence[str] | None
-) -> tuple[Matrix, tuple[str, ...] | None]:
-    """Features as a matrix and their names; the values are not looked at."""
-    matrix, names, _ = _features(X, feature_names, {}, False)
-    return matrix, names
-
-
 def _features(
     X: Any,
     feature_names: Sequence[str] | None,
     categories: Categories | None,
     category_numbers: bool,
 ) -> tuple[Matrix, tuple[str, ...] | None, dict[int, tuple[Any, ...]]]:
+    """Features as a matrix, their names and categories; the values are not looked at."""
     if isinstance(X, JoinedMatrix):  # made by a map of features that were checked
         return cast(Any, X), None if feature_names is None else tuple(feature_names), {}
     names: list[str] | None
@@ -101,6 +94,8 @@ def _features(
         if categories and not sparse.issparse(X):
             X = encode_objects(X, categories)
         matrix = _csr(X) if sparse.issparse(X) else _dense(X)
+        if categories:
+            require_codes(matrix, categories)
     if matrix.shape[0] == 0:
         raise DataError("X has no rows (0 samples): at least one is needed")
     if matrix.shape[1] == 0:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError
@@ -20,6 +21,8 @@ Categories: TypeAlias = Mapping[int, tuple[Any, ...]]
 """By the number of a column, its categories in the order of their codes 1, 2, ..."""
 
 _ELEMENT = re.compile(r"(.*)\[(\d+)\]", re.DOTALL)
+# Of pandas, polars and Arrow, in which there are neither categories nor lists.
+_PLAIN_TYPES = ("Int", "UInt", "Float", "int", "uint", "float", "bool", "Boolean", "double", "half")
 _MOST_CATEGORIES = 2**24 - 2  # as many integers as float32 has, in which XGBoost keeps them
 
 
@@ -81,7 +84,7 @@ def read_features(
             read.append(_Column(name, tables.numbers_or_same(values)))
         else:
             read += _learn_column(table, name, position[name], wrong, numbers_too=numbers_too)
-    odd = [one for one in read if one.values.dtype.kind not in "fiub"]
+    odd = [one for one in read if not tables.holds_numbers(one.values)]
     wrong |= {one.name: tables.kind_of(one.values) for one in odd}
     if wrong:
         named = sorted(wrong, key=lambda name: position[name])
@@ -172,24 +175,11 @@ def find(value: Any, known: Mapping[Any, Any]) -> Any:
 
 
 def encode_objects(X: Any, categories: Categories) -> Any:
-    """An array of objects with the codes of its categories; arrays of numbers hold codes already.
-
-    Raises
-    ------
-    DataError
-        If numbers are no codes.
-    """
-    array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
-    if array.ndim != 2 or array.shape[1] <= max(categories):
-        return X
-    if array.dtype.kind in "fiub":
-        for j, values in categories.items():
-            codes = array[:, j][~np.isnan(array[:, j])]
-            if np.any((codes < 1) | (codes > len(values)) | (codes % 1 != 0)):
-                raise DataError(
-                    f"column {j} holds categories, of which an array of numbers has the codes 1 to "
-                    f"{len(values)}: give a table, or an array of objects, with the categories"
-                )
+    """Objects with the codes of their categories; numbers are codes already, in lists, too."""
+    array = X
+    if not isinstance(X, np.ndarray):
+        array = tables.numbers_or_same(np.asarray(X, dtype=object))
+    if array.ndim != 2 or array.shape[1] <= max(categories) or array.dtype.kind in "fiub":
         return X
     encoded = array.astype(object)
     for j, values in categories.items():
@@ -197,9 +187,23 @@ def encode_objects(X: Any, categories: Categories) -> Any:
     return encoded
 
 
+def require_codes(X: Any, categories: Categories) -> None:
+    """Raise `DataError` if columns of an array or sparse matrix hold something else than codes."""
+    columns: Any = X if isinstance(X, np.ndarray) else sparse.csc_array(X)
+    for j, values in categories.items():
+        if j < X.shape[1]:
+            codes = columns[:, j] if columns is X else columns[:, [j]].toarray().ravel()
+            codes = codes[~np.isnan(codes)]
+            if np.any((codes < 1) | (codes > len(values)) | (codes % 1 != 0)):
+                raise DataError(
+                    f"column {j} holds categories, of which an array of numbers has the codes 1 to "
+                    f"{len(values)}: give a table, or an array of objects, with the categories"
+                )
+
+
 def recode(X: Any, own: Categories, other: Categories) -> Any:
     """Features whose codes are those of other categories; a copy unless both are the same."""
-    if dict(own) == dict(other) or not isinstance(X, np.ndarray):
+    if dict(own) == dict(other):
         return X
     strangers = set(own) - set(other)
     if strangers:
@@ -207,14 +211,17 @@ def recode(X: Any, own: Categories, other: Categories) -> Any:
             f"column {min(strangers)} holds categories, other than in the training: give the model "
             "the table itself"
         )
+    if not (isinstance(X, np.ndarray) or sparse.issparse(X)):
+        return X
     changed = X.copy()
+    stored = changed if isinstance(changed, np.ndarray) else changed.data
     for j, values in other.items():
         if j not in own:
             raise DataError(f"column {j} holds no categories, other than in the training")
         if own[j] != values:
             place = np.concatenate(([np.nan], encode(own[j], values)))
-            codes = np.where(np.isnan(X[:, j]), 0, X[:, j]).astype(np.int64)
-            changed[:, j] = place[codes]
+            at: Any = np.s_[:, j] if stored is changed else changed.indices == j
+            stored[at] = place[np.nan_to_num(stored[at]).astype(np.int64)]
     return changed
 
 
@@ -272,9 +279,9 @@ def _count(chosen: Sequence[str], base: str) -> int:
 
 def _list_column(table: Any, name: str, length: int | None, wrong: dict[str, str]) -> NDArray[Any]:
     """A column of lists as an array of so many columns; what is wrong is added to the list."""
-    values = tables.column(table, name)
+    values = tables.numbers_or_same(tables.column(table, name))
     block: NDArray[Any] | None = None
-    if values.ndim == 2:
+    if values.ndim == 2 and values.dtype.kind in "fiub":
         block = values
     else:
         rows = [None if tables.is_missing(one) else _numbers(one) for one in values]
@@ -308,7 +315,7 @@ def _numbers(value: Any) -> NDArray[Any]:
 
 def _is_list(values: NDArray[Any]) -> bool:
     """Whether each value is a sequence of others."""
-    if values.ndim == 2:
+    if values.ndim > 1:
         return True
     if values.dtype != object:
         return False
@@ -328,33 +335,14 @@ def _type_name(raw: Any) -> str:
 
 
 def _has_categories(table: Any) -> bool:
-    if hasattr(table, "iloc"):
-        types = [str(one) for one in table.dtypes]
-    elif hasattr(table, "column_names"):
-        types = [str(one) for one in table.schema.types]
-    else:
-        types = [str(one) for one in table.dtypes]
-    plain = (
-        "Int",
-        "UInt",
-        "Float",
-        "int",
-        "uint",
-        "float",
-        "bool",
-        "Boolean",
-        "double",
-        "halffloat",
-    )
-    return not all(one.startswith(plain) for one in types)
+    types = table.schema.types if hasattr(table, "column_names") else table.dtypes
+    return not all(str(one).startswith(_PLAIN_TYPES) for one in types)
 
 
 def categories_of(raw: Any, *, numbers_too: bool = False) -> tuple[Any, ...] | None:
     """The categories of a column; None if it is none of categories, or these are numbers."""
     kind = _type_name(raw)
-    if kind.startswith(
-        ("Categorical", "Enum")
-    ):  # polars, whose categories are those of all columns
+    if kind.startswith(("Categorical", "Enum")):  # polars, whose categories all columns share
         given = raw.dtype.categories if kind.startswith("Enum") else raw.unique(maintain_order=True)
         values = given.to_list()
     elif kind.startswith("dictionary"):

@@ -152,7 +152,7 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     wrong = [
         f"{name} ({kind_of(values)})"
         for name, values in zip(chosen, arrays, strict=True)
-        if values.dtype.kind not in "fiub"
+        if not holds_numbers(values)
     ]
     if wrong:
         raise not_numbers(wrong)
@@ -193,10 +193,17 @@ def _require_columns(table: Any, names: Sequence[str]) -> None:
 
 def kind_of(values: NDArray[Any]) -> str:
     """What a column that is not numeric holds: the type of its first odd value, or its dtype."""
+    if values.ndim > 1:
+        return "list"
     if values.dtype.kind in "OT":
         odd = next((type(value).__name__ for value in values if not is_number(value)), "object")
         return {"str": "text", "ndarray": "list"}.get(odd, odd)
     return "text" if values.dtype.kind == "U" else str(values.dtype)
+
+
+def holds_numbers(values: NDArray[Any]) -> bool:
+    """Whether a column has one number in each row."""
+    return values.ndim == 1 and values.dtype.kind in "fiub"
 
 
 def is_number(value: Any) -> bool:

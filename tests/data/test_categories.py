@@ -1,5 +1,6 @@
 """Columns of categories and of lists: learnt, kept in the model, and the same from every way in."""
 
+import dataclasses
 import json
 import re
 
@@ -9,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import sparse
 
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, RankingData, load_model, make_solver
@@ -109,8 +111,13 @@ def test_trees_take_categories_and_so_do_their_saved_models(tmp_path, name):
     assert np.isfinite(unseen).all()
     with pytest.raises(DataError, match=r"not numbers: price \(text\)"):
         loaded.predict(text.assign(price="dear"))
-    with pytest.raises(DataError, match="has the codes 1 to 3: give a table, or an array of obj"):
-        loaded.predict(text.assign(brand=1.0).to_numpy(dtype=float))
+    codes = RankingData.from_arrays(NEW, NEW_Y, NEW_QID, categories=model.categories).X
+    wrong = text.assign(brand=1.0).to_numpy(dtype=float)
+    for form in (np.asarray, np.ndarray.tolist, sparse.csr_array):
+        np.testing.assert_array_equal(loaded.predict(form(codes)), scores)
+        with pytest.raises(DataError, match="the codes 1 to 3: give a table, or an array of obj"):
+            loaded.predict(form(wrong))
+    np.testing.assert_array_equal(loaded.predict(text.to_numpy(dtype=object).tolist()), scores)
 
 
 def test_a_category_is_split_as_the_library_does():
@@ -176,6 +183,8 @@ def test_validation_and_later_data_have_the_codes_of_the_training():
     other = RankingData.from_arrays(rare[["brand"]], y, qid)
     expected = model.predict(rare[["brand"]])
     np.testing.assert_array_equal(other.restore(predict_data(model, other)), expected)
+    in_rows = dataclasses.replace(other, X=sparse.csr_array(other.X))
+    np.testing.assert_array_equal(in_rows.restore(predict_data(model, in_rows)), expected)
     with pytest.raises(DataError, match="other categories than the training data"):
         early.solve(data, valid=other)
     with pytest.raises(DataError, match="different categories"):
@@ -336,3 +345,12 @@ def test_lists_of_another_length_are_refused_at_prediction():
     plain = Ranker().fit(FRAME[["price"]], Y, qid=QID)
     with pytest.raises(DataError, match=r"not numbers: price \(list\)"):
         plain.predict(pd.DataFrame({"price": [[1.0], [2.0]]}))
+    for value in ([1.0], [[1.0]], ["a"]):
+        array = pl.DataFrame(
+            {"price": pl.Series([value], dtype=pl.Array(pl.Series(value).dtype, 1))}
+        )
+        with pytest.raises(DataError, match=r"not numbers: price \(list"):
+            plain.predict(array)
+        if value != [1.0]:
+            with pytest.raises(DataError, match=r"not numbers: price \(list"):
+                RankingData.from_arrays(array, [0])
