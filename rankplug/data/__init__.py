@@ -34,7 +34,7 @@ from rankplug.data.imputing import ImputeName, fill_missing, fit_imputing
 from rankplug.data.labels import LabelRankingData
 from rankplug.data.missing import count_missing, describe_missing
 from rankplug.data.preferences import Preferences, read_preferences, relevance_of_ranks
-from rankplug.data.queries import expand_group, group_queries, rank_in_queries
+from rankplug.data.queries import expand_group, group_queries, id_texts, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
 
@@ -70,6 +70,7 @@ __all__ = [
     "fit_scaling_to_blocks",
     "group_queries",
     "holds_nan",
+    "id_texts",
     "list_columns",
     "n_stored",
     "no_pairs",

@@ -149,6 +149,24 @@ def integers_or_strings(values: NDArray[Any], what: str) -> NDArray[Any]:
     raise DataError(f"{what} mixes values of types {names}: make them all integers or all strings")
 
 
+def id_texts(ids: Iterable[Any], what: str, first_row: int = 0) -> list[str]:
+    """Ids as text has them; whole numbers that a hole in their column has made floats, as whole.
+
+    Raises
+    ------
+    DataError
+        If one is missing.
+    """
+    several = list(ids)
+    missing = next((row for row, one in enumerate(several) if tables.is_missing(one)), None)
+    if missing is not None:
+        raise DataError(f"{what} is missing (None or NaN) at row {first_row + missing}: fill it in")
+    return [
+        str(int(one) if isinstance(one, float | Decimal) and one % 1 == 0 else one)
+        for one in several
+    ]
+
+
 def _objects(values: Iterable[Any]) -> NDArray[Any]:
     return np.array(list(values), dtype=object)
 

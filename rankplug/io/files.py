@@ -145,7 +145,7 @@ class InputFile:
         """One of `FORMATS`, by the first bytes, else the suffix, else the first line."""
         if found := _magic_format(stream):
             return found
-        by_suffix = _FORMAT_OF_SUFFIX.get(_text_suffix(self._name), "svmlight")
+        by_suffix = _FORMAT_OF_SUFFIX.get(text_suffix(self._name), "svmlight")
         if by_suffix in ("parquet", "arrow"):
             raise DataError(f"{self} is not a {by_suffix} file: its first bytes say otherwise")
         if by_suffix == "csv":
@@ -264,12 +264,12 @@ def refuse_unfit(format_: str, **arguments: object) -> None:
 
 def has_data_suffix(path: Path) -> bool:
     """Whether the name, but for that of a compression, ends as those of data do."""
-    return _text_suffix(path) in _FORMAT_OF_SUFFIX
+    return text_suffix(path) in _FORMAT_OF_SUFFIX
 
 
 def format_to_write(path: Path) -> str:
     """The format that a file's name asks for."""
-    suffix = _text_suffix(path)
+    suffix = text_suffix(path)
     if suffix not in _FORMAT_OF_SUFFIX:
         known = ", ".join(sorted(_FORMAT_OF_SUFFIX))
         raise ParameterError(
@@ -293,10 +293,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     ------
     OSError
         If there is no room, for example; it always names the file.
+    ParameterError
+        If the name asks for a compression that is not written.
     """
+    suffix = path.suffix.lower()
+    if suffix in SUFFIXES and suffix not in OPENERS:
+        raise ParameterError(
+            f"{path}: {suffix} files are read but not written, end the name in one of "
+            f"{', '.join(OPENERS)}"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    opener = OPENERS.get(path.suffix.lower(), open)
+    opener = OPENERS.get(suffix, open)
     try:
         with cast(BinaryIO, opener(temporary, "wb")) as stream:
             yield stream
@@ -309,6 +317,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
-def _text_suffix(path: Path) -> str:
+def text_suffix(path: Path) -> str:
+    """The end of a file's name, before that of a compression."""
     name = path.stem if path.suffix.lower() in SUFFIXES else path.name
     return Path(name).suffix.lower()

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from rankplug.data import id_texts
 from rankplug.exceptions import DataError
-from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems, replacing
+from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems, replacing, text_suffix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,8 +96,8 @@ def write_run(run: pd.DataFrame, path: str | os.PathLike[str], tag: str = _TAG) 
     Raises
     ------
     DataError
-        If a column is missing, an id or the tag holds blanks or is empty, a score is no finite
-        number, or a document stands twice in a query.
+        If a column or an id is missing, an id or the tag holds blanks or is empty, a score is no
+        finite number, or a document stands twice in a query.
     """
     frame = _checked(run, "score")
     _require_word([tag], "tag")
@@ -117,8 +118,8 @@ def write_qrels(qrels: pd.DataFrame, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     DataError
-        If a column is missing, an id holds blanks or is empty, a relevance is no whole number, or
-        a document is judged twice for a query.
+        If a column or an id is missing, an id holds blanks or is empty, a relevance is no whole
+        number, or a document is judged twice for a query.
     """
     frame = _checked(qrels, "relevance")
     rows = zip(frame["query_id"], frame["doc_id"], frame["relevance"], strict=True)
@@ -128,7 +129,7 @@ def write_qrels(qrels: pd.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def is_run(path: Path) -> bool:
     """Whether a file's name asks for a run: it ends in .run, or .run.gz and the like."""
-    return ".run" in (suffix.lower() for suffix in path.suffixes[-2:])
+    return text_suffix(path) == ".run"
 
 
 @contextmanager
@@ -138,9 +139,11 @@ def run_writer(path: Path) -> Iterator[Callable[[Any, Any], None]]:
     It takes the output of a prediction, with ``qid`` and ``score``, and an Arrow table of the same
     rows whose first column names the documents.
     """
+    n_rows = 0
     with replacing(path) as stream:
 
         def write(output: pd.DataFrame, documents: Any) -> None:
+            nonlocal n_rows
             if documents is None or not documents.num_columns:
                 raise DataError(
                     f"{path}: a run names documents: predict a table, and name the column of their "
@@ -151,8 +154,10 @@ def run_writer(path: Path) -> Iterator[Callable[[Any, Any], None]]:
                     f"{path}: a run ranks the documents of queries: name the column of the query "
                     "ids with --qid, and take a model that ranks documents"
                 )
-            ids = documents.column(0).to_pandas().to_numpy()
-            columns = {"query_id": output["qid"].to_numpy(), "doc_id": ids}
+            name, column = documents.column_names[0], documents.column(0).to_pylist()
+            ids = id_texts(column, f"{path}: the document's id, column {name!r},", n_rows)
+            n_rows += len(ids)
+            columns: dict[str, Any] = {"query_id": output["qid"].to_numpy(), "doc_id": ids}
             frame = output[["score"]].reset_index(drop=True).assign(**columns)
             append_run(_checked(frame, "score"), stream)
 
@@ -279,7 +284,7 @@ def _checked(frame: Any, value: str) -> Any:
     if missing:
         raise DataError(f"no column {', '.join(missing)}: name them query_id, doc_id and {value}")
     chosen = frame[[*_KEY, value]].reset_index(drop=True)
-    chosen = chosen.assign(**{name: chosen[name].astype(str) for name in _KEY})
+    chosen = chosen.assign(**{name: id_texts(chosen[name].tolist(), name) for name in _KEY})
     for name in _KEY:
         _require_word(chosen[name].unique(), name)
     numbers = chosen[value].to_numpy()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.data import id_texts
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import Ragged
@@ -85,8 +86,8 @@ def evaluate_run(
     Raises
     ------
     DataError
-        If a column is missing, a document stands twice in a query, a score is no finite number, or
-        no query is left.
+        If a column or an id is missing, a document stands twice in a query, a score is no finite
+        number, or no query is left.
     ParameterError, UnknownNameError
         If a metric's name or option is wrong, or it has no meaning for runs.
 
@@ -176,7 +177,8 @@ def _frame(given: Any, value: str, what: str) -> pd.DataFrame:
     if missing:
         raise DataError(f"{what}: no column {', '.join(missing)}; it needs {', '.join(columns)}")
     frame: pd.DataFrame = given[columns].reset_index(drop=True)
-    frame = frame.assign(query_id=frame["query_id"].astype(str), doc_id=frame["doc_id"].astype(str))
+    texts = {name: id_texts(frame[name].tolist(), f"{what}: {name}") for name in columns[:2]}
+    frame = frame.assign(**texts)
     numbers = pd.to_numeric(frame[value], errors="coerce").to_numpy(np.float64)
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])

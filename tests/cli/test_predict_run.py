@@ -23,6 +23,8 @@ def folder(tmp_path_factory):
     table.to_csv(folder / "test.csv", index=False)
     table.rename(columns={"docno": "page"}).to_csv(folder / "pages.csv", index=False)
     table.drop(columns="docno").to_csv(folder / "nameless.csv", index=False)
+    holes = table.assign(docno=pd.array([*range(17), None, *range(102)], dtype="Int64"))
+    holes.to_parquet(folder / "holes.parquet")
     mixed = table.sample(frac=1, random_state=0)
     mixed.to_csv(folder / "mixed.csv", index=False)
     ranker = Ranker().fit(table[["a", "b"]], table["grade"], qid=table["query"])
@@ -87,6 +89,12 @@ def test_a_run_is_measured_as_its_model_is(folder, capsys):
         ("test.csv", "model", ["--qid", "query", "--id", "docno", "--id", "a"], "one id for each"),
         ("test.csv", "labels", ["--id", "docno"], "take a model that ranks documents"),
         ("test.csv", "model", ["--qid", "query", "--id", "query"], "stands twice"),
+        (
+            "holes.parquet",
+            "model",
+            ["--qid", "query", "--batch-rows", "7"],
+            "missing (None or NaN) at row 17",
+        ),
         ("mixed.csv", "model", ["--qid", "query"], "goes on after other queries"),
         ("test.csv", "model", ["--qid", "query", "--id", "pge"], "pge"),
     ],
@@ -98,3 +106,13 @@ def test_what_cannot_be_a_run_is_an_error_and_leaves_no_file(
     assert predict(folder, data, "wrong.run", *options, model=model) == 2
     assert message in capsys.readouterr().err
     assert not (folder / "wrong.run").exists()
+
+
+def test_the_name_says_what_is_written(folder, capsys):
+    folder, _ = folder
+    assert predict(folder, "test.csv", "first.run.csv", "--qid", "query") == 0
+    assert list(pd.read_csv(folder / "first.run.csv")) == ["qid", "score"]
+    for name in ("x.run.zip", "x.csv.lzma", "x.parquet.ZIP"):
+        assert predict(folder, "test.csv", name, "--qid", "query") == 2
+        assert "read but not written, end the name in one of .gz, " in capsys.readouterr().err
+        assert not (folder / name).exists()

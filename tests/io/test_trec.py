@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rankplug.exceptions import DataError
 from rankplug.io import read_qrels, read_run, write_qrels, write_run
+from rankplug.metrics import evaluate_run
 
 RUN = """\
 q1 Q0 doc-2 1 14.5 mine
@@ -72,6 +73,14 @@ def test_equal_scores_are_written_as_trec_eval_orders_them(tmp_path):
     assert read_run(tmp_path / "x.run")["doc_id"].tolist() == ["c", "b", "a"]
 
 
+@pytest.mark.parametrize("ids", [[7.0, 3.0], pd.array([7, 3], dtype="Float64"), [7.0, "3"]])
+def test_whole_numbers_that_were_made_floats_are_written_whole(ids, tmp_path):
+    run = pd.DataFrame({"query_id": "q", "doc_id": ids, "score": [2.0, 1.0]})
+    write_run(run, tmp_path / "x.run")
+    assert read_run(tmp_path / "x.run")["doc_id"].tolist() == ["7", "3"]
+    assert evaluate_run({"q": {"7": 1}}, run, "RR") == {"RR": 1.0}
+
+
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
@@ -127,6 +136,8 @@ def test_files_that_are_no_text_are_refused(tmp_path):
         ({"score": [1.0, np.nan]}, "finite numbers"),
         ({"score": ["x", "y"]}, "finite numbers"),
         ({"doc_id": ["a", "a"]}, "stands twice"),
+        ({"doc_id": [7, np.nan]}, "doc_id is missing .* at row 1: fill it in"),
+        ({"query_id": [None, "a"]}, "query_id is missing .* at row 0"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_left(changes, message, tmp_path):
