@@ -13,7 +13,7 @@ from rankplug.data import LabelRankingData, Matrix, RankingData
 from rankplug.exceptions import DataError
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data
-from rankplug.system.interruption import deferred
+from rankplug.system.signals import deferred
 from rankplug_plugins.boosting.losses import check_relevance, levels
 
 _BLOCK_VALUES = 4_000_000  # of float64, 32 MB

@@ -48,12 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signals = Signals()
     debug = False
     try:
-        args = _parse(arguments)
-        debug = args.debug
-        if debug:
-            logging.basicConfig()
-            logging.getLogger("rankplug").setLevel(logging.DEBUG)
         with signals.handled():
+            args = _parse(arguments)
+            debug = args.debug
+            if debug:
+                logging.basicConfig()
+                logging.getLogger("rankplug").setLevel(logging.DEBUG)
             status: int = args.command(args)
             sys.stdout.flush()
     except BrokenPipeError:

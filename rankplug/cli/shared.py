@@ -12,6 +12,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
+from rankplug.system.signals import handled_by, interrupt
+
 # The last two are 128 plus the number of the signal, as in a shell.
 FAILED, MISTAKE, UNTRACKED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
@@ -124,8 +126,6 @@ class Signals:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle them, unless they are ignored or somebody else's."""
-        from rankplug.system.interruption import handled_by
-
         main = threading.current_thread() is threading.main_thread()
         with handled_by(self._interrupt) if main else nullcontext():
             yield
@@ -136,8 +136,6 @@ class Signals:
         return TERMINATED if terminated else status
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        from rankplug.system.interruption import interrupt
-
         if self.came is None:
             self.came = number
             # Python's own stream may be in the middle of a line.

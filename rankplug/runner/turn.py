@@ -24,7 +24,7 @@ from rankplug.runner.observer import Observer
 from rankplug.runner.plan import Part, Plan
 from rankplug.runner.splits import Splits
 from rankplug.solver import Callback, Data, Solver
-from rankplug.system.interruption import forget_interrupt, raise_if_lost
+from rankplug.system.signals import forget_interrupt, raise_if_lost
 from rankplug.tuning import Cost, StudyInfo, TrialRecord, TuneObserver, TuneResult, tune
 
 _log = logging.getLogger(__name__)

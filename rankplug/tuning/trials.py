@@ -21,8 +21,8 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ClusterError, RankplugError
-from rankplug.system.interruption import raise_if_lost
 from rankplug.system.locks import Workers
+from rankplug.system.signals import raise_if_lost
 from rankplug.tuning.evaluation import Evaluation, Stopped
 from rankplug.tuning.records import DETAILS, ERROR, PARAMS, WORKER, params_of, to_record
 from rankplug.tuning.sampling import NoPruning, TrialSampler

@@ -238,6 +238,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
     args = parser.parse_args()
+    # Shells start what runs in the background with Ctrl-C ignored, and so would all commands be.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     counts: Counter[str] = Counter()
     started = time.monotonic()
     for number in range(args.number):

@@ -15,14 +15,8 @@ from rankplug.exceptions import InterruptionWarning
 from rankplug.models import LinearModel
 from rankplug.solver import Monitor
 from rankplug.system import interruption
-from rankplug.system.interruption import (
-    Terminated,
-    deferred,
-    ending_loop,
-    interrupted,
-    interruptible,
-    pieces,
-)
+from rankplug.system.interruption import ending_loop, interrupted, interruptible, pieces
+from rankplug.system.signals import Terminated, deferred
 from rankplug.tuning import TuneObserver, tune
 
 REPORT = Monitor.report

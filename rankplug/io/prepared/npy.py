@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError
 from rankplug.system.bars import open_bar
-from rankplug.system.interruption import raise_if_lost
+from rankplug.system.signals import raise_if_lost
 
 HEADER_BYTES = 128  # what NumPy pads the header of an array with one or two axes to
 
