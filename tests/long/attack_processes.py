@@ -199,7 +199,7 @@ def interrupt(folder: Path, number: int, random_: random.Random, seconds: float)
         return f"STATUS {status}: {which.name} after {seconds:.1f} s: {told[-1500:]}"
     if time.monotonic() - started > 60:
         return f"SLOW: {time.monotonic() - started:.0f} s"
-    if status == -which:
+    if status == -which and "ending the command" not in told:
         return "ended before the command had loaded"
     if open_runs(folder):
         return f"OPEN run after {which.name} after {seconds:.1f} s"

@@ -2,43 +2,45 @@
 
 ``python -m tests.long.fuzz_lightgbm --runs 1000000 --seed 1``: each text is one of models of
 several shapes in which one to four things were changed that a reader follows: pointers, sizes,
-types, thresholds, lines within trees, whole trees, the head. It is read as `load_model` reads it,
-and predicts, in a process of its own. Right is a `ModelFormatError`, or finite scores; everything
-else is printed and counted: a signal, another error, more than a minute. It says, too, how many
-texts LightGBM itself came to read.
+types, thresholds, sets of categories, lines within trees, whole trees, the head. It is read as
+`load_model` reads it, and predicts, in a process of its own. Right is a `ModelFormatError`, or
+finite scores; everything else is printed and counted: a signal, another error, more than a minute.
+It says, too, how many texts LightGBM itself came to read.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import random
 import re
-import resource
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.long.mutate_models import MEMORY, NUMBERS, mutate_lines
+from tests.long.mutate_models import HUGE, MEMORY, NUMBERS, mutate_lines
+from tests.long.workers import attack_all, is_harm, limit_memory, sum_up
 
 SECONDS = 60
-TOLD_EVERY = 1000  # texts after which the process says how it goes
+CODED = 2  # the feature of categories
+N_CATEGORIES = 70  # three numbers of 32 categories each
 _VALUES = ("split_gain", "threshold", "internal_value", "internal_weight", "leaf_value")
 _VALUES += ("leaf_weight", "leaf_count", "internal_count", "shrinkage")
 _POINTERS = ("split_feature", "decision_type", "left_child", "right_child", "num_leaves")
 _POINTERS += ("num_cat", "is_linear", "max_feature_idx", "label_index")
+_SETS = ("cat_boundaries", "cat_threshold", "threshold", "decision_type", "num_cat")
 _NEAR = ("-9", "-3", "-2", "-1", "0", "1", "2", "3", "4", "5", "6", "8", "10", "14", "15", "16")
 
 
 def originals() -> list[str]:
-    """Texts of models of several shapes: stumps, missing values, depth, many trees."""
+    """Texts of models of several shapes: stumps, missing values, categories, depth, many trees."""
     import lightgbm
 
     rng = np.random.default_rng(0)
@@ -55,10 +57,21 @@ def originals() -> list[str]:
         {"min_data_in_leaf": 300, "objective": "regression"},  # trees of a leaf
         {"num_leaves": 8, "objective": "huber", "monotone_constraints": [1, 0, 0, 0, -1]},
     )
+    sets = {"min_data_per_group": 1, "cat_smooth": 0.0, "max_bin": 200, "min_data_in_leaf": 2}
+    of_categories: tuple[dict[str, Any], ...] = (
+        {"num_leaves": 8, "objective": "lambdarank", "max_cat_to_onehot": 1, **sets},
+        {"num_leaves": 4, "objective": "regression", "max_cat_to_onehot": 100, **sets},
+    )
     texts = []
     for number, shape in enumerate(shapes):
         data = lightgbm.Dataset(X, y, group=[20] * 10)
         booster = lightgbm.train({**quiet, **shape}, data, 1 + number % 4)
+        texts.append(booster.model_to_string())
+    X[:, CODED] = rng.integers(0, N_CATEGORIES, 200)
+    y = (X[:, CODED] % 3) + (np.nan_to_num(X[:, 0]) > 1)
+    for shape in of_categories:
+        data = lightgbm.Dataset(X, y, group=[20] * 10, categorical_feature=[CODED])
+        booster = lightgbm.train({**quiet, **shape}, data, 2)
         texts.append(booster.model_to_string())
     return texts
 
@@ -72,7 +85,13 @@ def mutate(texts: list[str], random_: random.Random) -> str:
             text = _change_word(text, random_, _POINTERS, _NEAR)
         elif change < 0.6:
             text = _change_word(text, random_, _VALUES, (*map(str, NUMBERS), "nan", "inf", "-inf"))
-        elif change < 0.7:
+        elif change < 0.67:
+            text = _change_word(
+                text, random_, _SETS, (*_NEAR, *map(str, HUGE), "0.5", "4294967295")
+            )
+        elif change < 0.72:
+            text = _change_split(text, random_)
+        elif change < 0.8:
             text = _change_trees(text, random_.choice(texts), random_)
         else:
             text = mutate_lines(text, random_)
@@ -93,6 +112,23 @@ def _change_word(
     if random_.random() < 0.05:
         values.append(random_.choice(words))
     return f"{text[: line.start(1)]}{' '.join(values)}{text[line.end(1) :]}"
+
+
+def _change_split(text: str, random_: random.Random) -> str:
+    """A split by a threshold that is one by a set of categories, or the other way round."""
+    head, trees, rest = _split(text)
+    if not trees:
+        return text
+    place = random_.randrange(len(trees))
+    lines = dict(line.partition("=")[::2] for line in trees[place].split("\n"))
+    kinds, thresholds = (lines.get(key, "").split(" ") for key in ("decision_type", "threshold"))
+    node = random_.randrange(min(len(kinds), len(thresholds)))
+    kinds[node] = random_.choice(("1", "3", "9", "11", "0", "2"))
+    thresholds[node] = random_.choice(_NEAR)
+    for key, words in (("decision_type", kinds), ("threshold", thresholds)):
+        line = f"{key}={' '.join(words)}"
+        trees[place] = re.sub(rf"^{key}=.*$", line, trees[place], flags=re.MULTILINE)
+    return head + "".join(trees) + rest
 
 
 def _change_trees(text: str, other: str, random_: random.Random) -> str:
@@ -151,61 +187,34 @@ def attempt(folder: Path, text: str, X: Any) -> str:
     return "scored" if scores.shape == (len(X),) and np.isfinite(scores).all() else "WRONG scores"
 
 
-def work(folder: Path, seed: int, first: int, last: int, current: Any, pipe: Any) -> None:
+def work(folder: Path, seed: int, first: int, last: int, pipe: Any) -> None:
     """Be a process that reads one text after the other."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    limit_memory(MEMORY)
     warnings.simplefilter("ignore")
-    texts, counts = originals(), Counter[str]()
-    X = np.random.default_rng(1).normal(size=(4, 5))
+    texts = originals()
+    X = np.random.default_rng(1).normal(size=(5, 5))
+    X[:, CODED] = [-1.0, 3.0, 69.0, 1e10, np.nan]
     for number in range(first, last):
-        current.value = number
-        random_ = random.Random(f"{seed}/{number}")
-        said = attempt(folder, mutate(texts, random_), X)
-        word = said.partition(":")[0]
-        counts[word] += 1
-        if word[:2].isupper():
-            print(f"{seed}/{number}: {said}", flush=True)
-        if (number + 1) % TOLD_EVERY == 0 or number + 1 == last:
-            pipe.send(dict(counts))
-            counts.clear()
+        pipe.send((number, None))
+        pipe.send((number, attempt(folder, mutate(texts, random.Random(f"{seed}/{number}")), X)))
+    pipe.close()
 
 
-def run(seed: int, n_runs: int, seconds: float) -> tuple[int, Counter[str]]:
-    """Read so many texts, or as many as the time allows."""
-    context = multiprocessing.get_context("fork")
+def run(seed: int, n_texts: int, seconds: float = float("inf")) -> Counter[str]:
+    """Read so many texts, or as many as the time allows; what happened in words."""
     counts, end = Counter[str](), time.monotonic() + seconds
-    current = context.Value("q", -1, lock=False)
     ram = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=ram) as name:
-        number = 0
-        while number < n_runs and time.monotonic() < end:
-            ours, theirs = context.Pipe(duplex=False)
-            arguments = (Path(name), seed, number, n_runs, current, theirs)
-            process = context.Process(target=work, args=arguments)
-            process.start()
-            theirs.close()
-            said = None
-            try:
-                before = -1
-                while time.monotonic() < end:
-                    if ours.poll(min(SECONDS, max(0.0, end - time.monotonic()))):
-                        counts.update(ours.recv())
-                    elif current.value == before:
-                        said = "ENDLESS"
-                        break
-                    before = current.value
-                process.kill()
-            except EOFError:
-                process.join()
-                said = f"SIGNAL or exit {process.exitcode}" if process.exitcode else None
-            process.join()
-            if said is not None:
-                counts[said] += 1
-                print(f"{seed}/{current.value}: {said}", flush=True)
-            number = current.value + 1
-    return number, counts
+    with (
+        tempfile.TemporaryDirectory(dir=ram) as name,
+        closing(attack_all(work, (Path(name), seed), n_texts, SECONDS)) as attacks,
+    ):
+        for number, said in attacks:
+            counts[said.partition(":")[0]] += 1
+            if is_harm(said):
+                print(f"{seed}/{number}: {said}", flush=True)
+            if time.monotonic() > end:
+                break
+    return counts
 
 
 def main() -> int:
@@ -216,13 +225,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args()
     started = time.monotonic()
-    n_read, counts = run(args.seed, args.runs, args.seconds)
-    harm = sum(count for word, count in counts.items() if word[:2].isupper())
-    by_lightgbm = sum(count for word, count in counts.items() if word != "refused")
-    print(f"{n_read:,} texts, seed {args.seed}: {dict(counts)}")
-    print(f"{by_lightgbm:,} read by LightGBM, {harm} did harm", end="")
-    print(f"; {time.monotonic() - started:.0f} s")
-    return min(harm, 1)
+    counts = run(args.seed, args.runs, args.seconds)
+    print(f"{counts.total() - counts['refused']:,} came to LightGBM itself")
+    return min(sum_up(f"texts, seed {args.seed}", counts, started), 1)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ def attack_all(
                 at, said = ours.recv()
                 if said is not None:
                     yield at, said
-            process.kill()
             yield at, "ENDLESS"
         except EOFError:
             process.join()
@@ -47,7 +46,9 @@ def attack_all(
                 yield at, f"SIGNAL or exit {process.exitcode}"
             elif said is not None:
                 break
-        process.join()
+        finally:
+            process.kill()
+            process.join()
         first = at + 1
 
 
