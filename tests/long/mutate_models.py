@@ -145,6 +145,10 @@ def originals(folder: Path) -> list[Path]:
         mapped = make_solver("mapped", map=columns, C=1.0)
         models[f"mapped-{name}"] = mapped.solve(data, random_state=0).model
     models["mapped-labels"] = mapped.solve(labels, random_state=0).model
+    boosted = make_solver("mapped", map=columns, solver={"lightgbm-lambdarank": few})
+    models["mapped-boosted"] = boosted.solve(data, random_state=0).model
+    steps = [("scaled", scalers[0]), ("bounded", scalers[1])]
+    models["pipeline-of-maps"] = PipelineModel(steps, models["mapped-forest"])
     coded = np.column_stack([rng.integers(1, 40, 60), X[:, 1:]])
     values = {0: tuple(f"v{k}" for k in range(40))}
     grouped = RankingData.from_arrays(
