@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankplug.cli.running import add_role_arguments, exit_status, load, run_recipe
@@ -84,13 +85,17 @@ def add_train(commands: Any, common: argparse.ArgumentParser) -> None:
 def _train(args: argparse.Namespace) -> int:
     recipe = load(args)
     recipe = _select_solvers(recipe, [args.solver or recipe.solvers[0].name])
+    if args.output and not args.resume:
+        from rankplug.runner import require_free
+
+        require_free(Path(args.output, "model"))
     report, output, observer = run_recipe(recipe, args, "train")
     (outcome,) = report.outcomes
     if outcome.result is not None:
-        from rankplug.mlflow import save_model
+        from rankplug.mlflow.models_folder import put_model
 
         folder = output / "model"
-        save_model(outcome.result.model, folder)
+        put_model(outcome.result.model, folder, replaces=args.resume)
         print(f"model:  {folder}")
         if args.register:
             print(f"        {_register(observer, outcome.name, args.register)}")

@@ -115,16 +115,17 @@ def run_recipe(
         home = output if args.output else output.parent
         tracking_uri = resolve_tracking_uri(home, args.tracking_uri)
         observer = MlflowObserver(output, tracking_uri, spool=True)
-        observers: list[Observer] = [DataLines(args.start.lines if args.start else ()), observer]
-        if args.repetition is not None:
-            observer.tags |= args.repetition.tag
-            observers.append(args.repetition)
+        observers: list[Observer] = [DataLines(args.start.lines if args.start else ())]
         models = None
         if isinstance(recipe.data, OneFile):
             from rankplug.mlflow.models_folder import ModelsFolder
 
-            models = ModelsFolder(output)
-            observers.append(models)
+            models = ModelsFolder(output, resume=args.resume)
+            observers.append(models)  # before MLflow's, as it may refuse the folder
+        observers.append(observer)
+        if args.repetition is not None:
+            observer.tags |= args.repetition.tag
+            observers.append(args.repetition)
         warnings.showwarning = show_warning
         report = run(
             recipe,

@@ -10,7 +10,6 @@ import numpy as np
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError
-from rankplug.io.files import replacing
 
 
 def arrow_table(frame: Any) -> Any:
@@ -49,11 +48,21 @@ def arrow_table(frame: Any) -> Any:
 
 
 def write_frame(table: Any, path: Path) -> None:
-    """Write an Arrow table as a Parquet file, whole or not at all."""
+    """Write an Arrow table as a new Parquet file; of one that fails nothing is left.
+
+    Raises
+    ------
+    FileExistsError
+        If there is such a file.
+    """
     from pyarrow import parquet
 
-    with replacing(path) as stream:
-        parquet.write_table(table, stream)
+    with path.open("xb") as stream:
+        try:
+            parquet.write_table(table, stream)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _arrow_column(column: Any) -> Any:

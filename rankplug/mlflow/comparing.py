@@ -26,7 +26,15 @@ from rankplug.recipe import (
     parse_recipe,
 )
 from rankplug.report import REPORT_FILES, Report, to_text
-from rankplug.runner import DataLines, new_output, run, where_to_look
+from rankplug.runner import (
+    DataLines,
+    make_folder,
+    new_output,
+    require_free,
+    require_no_report,
+    run,
+    where_to_look,
+)
 from rankplug.solver import Solver, Solvers, name_solvers, solver_class
 from rankplug.tuning import plain
 
@@ -120,9 +128,7 @@ def compare(
     start = first_recipe(
         source, "recipe.yaml", table=table, label=label, qid=qid, weight=weight, drop=drop
     )
-    with _output_folder(output, name) as folder:
-        if table is not None:
-            write_frame(table, folder / _FRAME)
+    with _output_folder(output, name) as folder, _kept(table, folder):
         recipe = parse_recipe(
             start.text, name, "recipe", Path.cwd() if from_file else folder.absolute()
         )
@@ -134,7 +140,7 @@ def compare(
         home = folder.parent if output is None else folder
         tracker = MlflowObserver(folder, resolve_tracking_uri(home, tracking_uri))
         models = ModelsFolder(folder)
-        observers = [DataLines(start.lines), tracker, models]
+        observers = [DataLines(start.lines), models, tracker]
         report = run(recipe, observer=observers, progress=progress, output=folder)
     print(to_text(report))
     print("\n".join(where_to_look(recipe, folder, tracker.tracking_uri, models.lines())))
@@ -143,16 +149,33 @@ def compare(
 
 @contextmanager
 def _output_folder(output: str | os.PathLike[str] | None, name: str) -> Iterator[Path]:
-    """The folder for the files; of a mistake nothing is left there."""
+    """The folder for the files; a new one is removed if a mistake leaves it empty."""
     stub = Recipe(name, OneFile(_FRAME), metrics=(), solvers=())
     given = new_output(stub) if output is None else nullcontext(Path(output))
     with given as folder:
-        try:
-            yield folder
-        except RankplugError:
-            if not any((folder / file).exists() for file in REPORT_FILES):
-                (folder / _FRAME).unlink(missing_ok=True)
-            raise
+        yield folder
+
+
+@contextmanager
+def _kept(table: Any, folder: Path) -> Iterator[None]:
+    """The table as a file in the folder, which no other file is replaced by; removed at a mistake.
+
+    Nothing is written where there is no table.
+    """
+    if table is None:
+        yield
+        return
+    require_no_report(folder)
+    make_folder(folder)
+    file = folder / _FRAME
+    require_free(file)
+    write_frame(table, file)
+    try:
+        yield
+    except RankplugError:
+        if not any((folder / report).exists() for report in REPORT_FILES):
+            file.unlink(missing_ok=True)
+        raise
 
 
 def _entries(solvers: Solvers) -> tuple[Entry, ...]:

@@ -12,24 +12,35 @@ from rankplug.exceptions import RankplugError, warn_caller
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.flavor import save_model
 from rankplug.mlflow.store import first_line
+from rankplug.models import Model
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome
-from rankplug.runner import Observer
+from rankplug.runner import Observer, require_free
 from rankplug.solver import Data
 
 FOLDER = "models"
 
 
+def put_model(model: Model, folder: Path, *, replaces: bool) -> None:
+    """Save a model, in place of an earlier one if need be; raises as `save_model`."""
+    if replaces and (folder / "MLmodel").is_file():
+        shutil.rmtree(folder)
+    save_model(model, folder)
+
+
 class ModelsFolder(Observer):
     """Saves the model of each entry of a recipe as ``models/NAME`` in the output folder.
 
-    Nothing is saved where each part of a comparison tests other queries. A model that cannot be
-    saved is a warning.
+    Nothing is saved where each part of a comparison tests other queries. `run_started` raises
+    `ParameterError` if there is something in a model's folder already; a model that cannot be
+    saved later is a warning.
 
     Parameters
     ----------
     output : Path
         The run's folder.
+    resume : bool
+        Replace the models of an earlier run that is gone on with.
 
     Attributes
     ----------
@@ -37,30 +48,32 @@ class ModelsFolder(Observer):
         The folders of the models, by the names of their entries.
     """
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, *, resume: bool = False) -> None:
         self.folder = output / FOLDER
         self.saved: dict[str, Path] = {}
-        self._wanted: list[str] = []
+        self._resumes = resume
+        self._wanted: dict[str, Path] = {}
         self._metric = ""
         self._quality: dict[str, float] = {}
 
     def run_started(self, recipe: Recipe, splits: Mapping[str, Data]) -> None:
-        """Note which models are asked for."""
-        folded = recipe.compare is not None and recipe.compare.folds is not None
-        self._wanted = [] if folded else [entry.name for entry in recipe.solvers]
+        """Note which models are asked for, and where each goes."""
+        for entry in () if recipe.folded else recipe.solvers:
+            stem = re.sub(r"[^\w .-]", "-", entry.name).strip(" .") or "model"
+            taken = [path.name for path in self._wanted.values()]
+            name = stem if stem not in taken else f"{stem}-{len(taken) + 1}"
+            self._wanted[entry.name] = self.folder / name
+            if not self._resumes:
+                require_free(self.folder / name)
         self._metric = recipe.primary_metric
 
     def solver_finished(self, outcome: Outcome) -> None:
-        """Save the model, in place of that of an earlier run that is gone on with."""
-        if outcome.name not in self._wanted or outcome.result is None:
+        """Save the model."""
+        folder = self._wanted.get(outcome.name)
+        if folder is None or outcome.result is None:
             return
-        stem = re.sub(r"[^\w .-]", "-", outcome.name).strip(" .") or "model"
-        taken = [path.name for path in self.saved.values()]
-        folder = self.folder / (stem if stem not in taken else f"{stem}-{len(taken) + 1}")
         try:
-            if (folder / "MLmodel").is_file():
-                shutil.rmtree(folder)
-            save_model(outcome.result.model, folder)
+            put_model(outcome.result.model, folder, replaces=self._resumes)
         except (RankplugError, OSError) as error:
             warn_caller(f"the model of {outcome.name} is not saved: {first_line(error)}")
             return

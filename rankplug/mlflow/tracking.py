@@ -162,8 +162,7 @@ class MlflowObserver(Observer):
     def run_started(self, recipe: Recipe, splits: Mapping[str, Data]) -> None:
         """Start the parent run."""
         self._inputs = dataset_inputs(recipe, splits)
-        folded = recipe.compare is not None and recipe.compare.folds is not None
-        self._scored = {} if folded else self._inputs
+        self._scored = {} if recipe.folded else self._inputs
         self._environment |= {**provenance_tags(recipe, self._inputs), **self.tags}
         with opening(self.tracking_uri, spools=self._spools):
             store = self._open_store()

@@ -341,6 +341,11 @@ class Recipe(_Section):
         """The metric by which tables rank: the first."""
         return self.metrics[0]
 
+    @property
+    def folded(self) -> bool:
+        """Whether it compares in folds, each of which tests other queries."""
+        return self.compare is not None and self.compare.folds is not None
+
     def to_yaml(self) -> str:
         """The text of a recipe file that says the same from any folder: paths are absolute."""
         return dump(_plain(self))

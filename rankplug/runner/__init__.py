@@ -9,7 +9,10 @@ from rankplug.runner.output import (
     data_digest,
     default_output,
     latest_output,
+    make_folder,
     new_output,
+    require_free,
+    require_no_report,
     where_to_look,
 )
 from rankplug.runner.splits import Splits, load_splits
@@ -26,7 +29,10 @@ __all__ = [
     "default_output",
     "latest_output",
     "load_splits",
+    "make_folder",
     "new_output",
+    "require_free",
+    "require_no_report",
     "run",
     "where_to_look",
 ]

@@ -137,11 +137,19 @@ def require_no_report(folder: Path) -> None:
     """Raise `ParameterError` if a report would be overwritten."""
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"output: {folder} is a file; name a folder")
-    there = [name for name in REPORT_FILES if (folder / name).exists()]
+    there = [name for name in (*REPORT_FILES, BEST) if (folder / name).exists()]
     if there:
         raise ParameterError(
             f"output: {folder} holds the report of an earlier run ({', '.join(there)}), which is "
             "not overwritten: name another folder"
+        )
+
+
+def require_free(path: Path) -> None:
+    """Raise `ParameterError` if there is something where a run is going to write."""
+    if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
+        raise ParameterError(
+            f"output: {path} is there already, and is not overwritten: name another folder"
         )
 
 

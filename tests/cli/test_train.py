@@ -58,9 +58,15 @@ def test_the_model_is_kept_and_registered(recipe, capsys):
     np.testing.assert_array_equal(model.predict(X), registered.predict(X))
 
 
-def test_an_unknown_solver_is_told(recipe, capsys):
+def test_what_cannot_be_trained_or_kept_is_told_at_once(recipe, capsys):
     assert cli.main(["train", recipe, "--solver", "secnd", "--output", "out"]) == 2
     assert "unknown solver of the recipe 'secnd'; did you mean 'second'" in capsys.readouterr().err
+    mine = Path("out/model/MLmodel")
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    assert cli.main(["train", recipe, "--output", "out"]) == 2
+    assert "out/model is there already, and is not overwritten" in capsys.readouterr().err
+    assert mine.read_text() == "mine"
     assert not Path("out/recipe.yaml").exists()
 
 

@@ -123,6 +123,37 @@ def test_a_file_stays_where_it_is(folder):
     assert not Path("out/data.parquet").exists()
 
 
+def nothing_is_touched(call, *paths, error=ParameterError, match):
+    before = [path.read_bytes() for path in paths]
+    with pytest.raises(error, match=match):
+        call()
+    assert [path.read_bytes() for path in paths] == before
+
+
+@pytest.mark.usefixtures("untracked")
+def test_no_file_of_the_users_is_touched():
+    mine = Path("out/data.parquet")
+    numbers(searches()).to_parquet(mine)
+    choices = {**ROLES, **QUICK, "output": "out"}
+    # A mistake in what is asked of it.
+    nothing_is_touched(
+        lambda: rankplug.compare(mine, **choices, folds=99), mine, error=DataError, match="99 folds"
+    )
+    nothing_is_touched(lambda: rankplug.compare(searches(), **choices), mine, match="there already")
+    other = Path("out/models/constant/MLmodel")
+    other.parent.mkdir(parents=True)
+    other.write_text("mine")
+    nothing_is_touched(
+        lambda: rankplug.compare(mine, **choices), mine, other, match="constant is there already"
+    )
+    shutil.rmtree("out/models")
+    rankplug.compare(mine, **choices)
+    mine.write_text("of an earlier run")
+    nothing_is_touched(
+        lambda: rankplug.compare(searches(), **choices), mine, match="report of an earlier run"
+    )
+
+
 @pytest.mark.usefixtures("untracked")
 def test_everything_can_be_chosen(capsys):
     solvers = {"weak": rankplug.make_solver("tree-tron", C=1e-4), "none": "constant"}
