@@ -30,7 +30,7 @@ from rankplug.estimators import LabelRanker, Ranker, SolverEstimator
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, measure_data, parse_metric
 from rankplug.mlflow import _private
 from rankplug.mlflow.flavor import FLAVOR_NAME, log_model, require_example
-from rankplug.mlflow.importances import Importances, find_importances
+from rankplug.mlflow.importances import find_importances
 from rankplug.mlflow.pyfunc import plain_example
 from rankplug.mlflow.run import (
     TrackedRun,
@@ -163,10 +163,7 @@ class TrainingLog:
             yield partial(self._log_model, fitted)
         yield self._log_metrics
         if _setting("log_feature_importances"):
-            found = find_importances(*_model_and_names(fitted))
-            if found is not None:
-                yield partial(self._log_importances, found)
-                yield partial(self._log_picture, found)
+            yield partial(self._log_importances, fitted)
 
     def _log_search(self, search: Any) -> None:
         client, run_id = self._run.store.client, self._run.run_id
@@ -224,11 +221,12 @@ class TrainingLog:
             metrics += score_metrics("valid", values, self._valid, self._model_id)
         self._run.log(metrics=metrics)
 
-    def _log_importances(self, found: Importances) -> None:
-        self._run.store.client.log_dict(self._run.run_id, found.to_dict(), f"{found.title}.json")
-
-    def _log_picture(self, found: Importances) -> None:
-        self._run.store.client.log_figure(self._run.run_id, found.draw(), f"{found.title}.png")
+    def _log_importances(self, fitted: Any) -> None:
+        found = find_importances(*_model_and_names(fitted))
+        if found is not None:
+            client, run_id = self._run.store.client, self._run.run_id
+            client.log_dict(run_id, found.to_dict(), f"{found.title}.json")
+            client.log_figure(run_id, found.draw(), f"{found.title}.png")
 
 
 _current: ContextVar[Training | None] = ContextVar("rankplug_training", default=None)
@@ -260,7 +258,7 @@ def _log_fit(original: Callable[..., Any], estimator: Any, *args: Any, **kwargs:
     token = _current.set(training)
     try:
         with _warning_behavior(), _run_for_fit(training, guard) as run:
-            log = None if run is None else TrainingLog(run, training)
+            log = None if run is None else guard.attempt(TrainingLog, run, training)
             try:
                 fitted = original(*args, **kwargs)
             finally:
@@ -354,14 +352,22 @@ def _run_for_fit(training: Training, guard: LogGuard) -> Iterator[Run | None]:
     if run is None:
         yield None
         return
-    with run:
-        try:
-            yield run
-        except KeyboardInterrupt:
-            mlflow.end_run("KILLED")
-            raise
-        if training.interrupted:
-            mlflow.end_run("KILLED")
+    status = "FAILED"
+    try:
+        yield run
+        status = "KILLED" if training.interrupted else "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        guard.attempt(_end, run, status)
+
+
+def _end(run: Run, status: str) -> None:
+    """End a run, unless that was done by the code that ran in it."""
+    active = mlflow.active_run()
+    if active is not None and active.info.run_id == run.info.run_id:
+        mlflow.end_run(status)
 
 
 def _warn(trouble: str) -> None:

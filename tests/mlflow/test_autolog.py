@@ -366,16 +366,32 @@ def test_threads_do_not_mix(runs):
         assert ("objective" in run.data.metrics) == (value > 0)
 
 
+class Nameless(StandardScaler):
+    """A step that cannot tell what its columns are called."""
+
+    def get_feature_names_out(self, names=None):
+        raise RuntimeError("no names")
+
+
 def test_trouble_with_mlflow_costs_the_log_only(runs, monkeypatch, caplog):
     def broken(*args, **kwargs):
         raise OSError("no space left")
 
+    rankplug.mlflow.autolog(**QUICK)
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow.end_run", broken)
+        ranker = make_pipeline(Nameless(), Ranker()).fit(X, Y, ranker__group=[60])
+    assert ranker[-1].result_.status == "converged"
+    assert "autologging is incomplete: RuntimeError: no names" in caplog.text
+    assert "autologging is incomplete: OSError: no space left" in caplog.text
+    mlflow.end_run()
+    caplog.clear()
     monkeypatch.setattr("rankplug.mlflow.autologging.log_model", broken)
     rankplug.mlflow.autolog()
     with caplog.at_level(logging.WARNING):
         fit()
     assert "autologging is incomplete: OSError: no space left" in caplog.text
-    (run,) = runs()
+    run = runs()[-1]
     assert run.data.metrics["n_iter"] > 0
     monkeypatch.setattr("mlflow.start_run", broken)
     caplog.clear()
@@ -383,4 +399,4 @@ def test_trouble_with_mlflow_costs_the_log_only(runs, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         assert fit().result_.status == "converged"
     assert caplog.text == ""
-    assert len(runs()) == 1
+    assert len(runs()) == 2
