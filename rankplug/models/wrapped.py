@@ -22,6 +22,7 @@ from rankplug.data import (
     fit_scaling,
     recode,
     row_blocks,
+    to_dense,
 )
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models.base import Model
@@ -81,7 +82,7 @@ def scaling_for(
         scaling = fit_scaling(data.X, scale) if done is None else done
         return None if scaling is None else _leave_codes(scaling, coded)
     fill = fit_imputing(data.X, impute)
-    fill[coded] = [_most_frequent(data.X[:, j]) for j in coded]
+    fill[coded] = [_most_frequent(to_dense(data.X[:, [j]])) for j in coded]
     if done is not None:
         fill = fill / done.factor + (0.0 if done.shift is None else done.shift)
         return replace(done, fill=fill)
@@ -102,7 +103,7 @@ def _leave_codes(scaling: Scaling, coded: NDArray[np.int64]) -> Scaling:
     return Scaling(shift, factor, scaling.fill)
 
 
-def _most_frequent(codes: Any) -> float:
+def _most_frequent(codes: NDArray[Any]) -> float:
     """The code that most rows have; 1 if all are missing."""
     there = codes[~np.isnan(codes)].astype(np.int64)
     return float(np.bincount(there).argmax()) if len(there) else 1.0

@@ -195,7 +195,12 @@ def test_validation_and_later_data_have_the_codes_of_the_training():
 
 def test_scaling_leaves_codes_as_they_are():
     data = RankingData.from_arrays(FRAME, Y, QID)
+    in_rows = dataclasses.replace(data, X=sparse.csr_array(data.X))
     for impute in ("none", "median"):
+        found, expected = (
+            scale_parts(one, None, "maxabs", impute).train for one in (in_rows, data)
+        )
+        np.testing.assert_array_equal(found.X.toarray(), expected.X)
         parts = scale_parts(data, None, "standard", impute)
         codes = data.X[:, 0]
         there = ~np.isnan(codes)
