@@ -199,7 +199,7 @@ def _number_distinct(values: Iterable[Hashable]) -> tuple[list[Any], NDArray[np.
 def _rows_of_objects(Y: Any, *, any_kind: bool) -> list[list[Any]] | NDArray[Any] | None:
     """Rows as lists, or one column as an array of objects; None if only numbers can be in it."""
     if tables.is_table(Y):
-        columns = [tables.column(Y, name) for name in tables.column_names(Y)]
+        columns = tables.columns(Y, tables.column_names(Y))
         if not (any_kind or any(column.dtype.kind in "OUT" for column in columns)):
             return None
         if len(columns) == 1:

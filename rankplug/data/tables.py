@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -149,14 +149,14 @@ def to_matrix(table: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     else:
         found = columns(table, chosen)
     arrays = [numbers_or_same(values) for values in found]
-    wrong = [
-        f"{name} ({kind_of(values)})"
-        for name, values in zip(chosen, arrays, strict=True)
-        if not holds_numbers(values)
-    ]
+    _require_numbers(zip(chosen, arrays, strict=True))
+    return side_by_side(arrays)
+
+
+def _require_numbers(columns: Iterable[tuple[str, NDArray[Any]]]) -> None:
+    wrong = [f"{name} ({kind_of(values)})" for name, values in columns if not holds_numbers(values)]
     if wrong:
         raise not_numbers(wrong)
-    return side_by_side(arrays)
 
 
 def not_numbers(columns: Sequence[str]) -> DataError:
@@ -168,7 +168,7 @@ def not_numbers(columns: Sequence[str]) -> DataError:
 
 
 def columns_or_numbers(
-    table: Any, names: Sequence[str], numeric: Sequence[str]
+    table: Any, names: Sequence[str], numeric: Collection[str]
 ) -> list[NDArray[Any]]:
     """The named columns, those of `numeric` as numbers, the others as they are.
 
@@ -178,9 +178,10 @@ def columns_or_numbers(
         As `to_matrix`.
     """
     _require_columns(table, names)
-    if numeric:
-        to_matrix(table, numeric)
-    return [numbers_or_same(values) for values in columns(table, names)]
+    arrays = [numbers_or_same(values) for values in columns(table, names)]
+    named = zip(names, arrays, strict=True)
+    _require_numbers((name, values) for name, values in named if name in numeric)
+    return arrays
 
 
 def _require_columns(table: Any, names: Sequence[str]) -> None:

@@ -87,12 +87,13 @@ class PipelineModel(WrappedModel):
 
     def _checked(self, X: Any) -> Any:
         free = self.free_features()
+        X = tables.collected(X)
         if not free or sparse.issparse(X):
             return super()._checked(X)
         if tables.is_table(X):
             names = self.feature_names or tables.column_names(X)
             columns = tables.columns_or_numbers(
-                X, names, [name for j, name in enumerate(names) if j not in free]
+                X, names, {name for j, name in enumerate(names) if j not in free}
             )
         else:
             array = plain_array(X, "X")
@@ -109,9 +110,10 @@ class PipelineModel(WrappedModel):
             )
         if not len(columns[0]):
             raise DataError("X has no rows (0 samples): at least one is needed")
-        numbers = [j for j, values in enumerate(columns) if values.dtype.kind in "fiub"]
+        numbers = [j for j, values in enumerate(columns) if tables.holds_numbers(values)]
         if len(numbers) == len(columns) and not isinstance(self.steps[0].step, ParallelStep):
-            return super()._checked(X)
+            matrix = tables.side_by_side(columns)
+            return as_matrix(matrix, names, allow_missing=self.takes_missing_values)[0]
         for j in numbers:
             name = None if names is None else [names[j]]
             as_matrix(columns[j][:, None], name, allow_missing=self.takes_missing_values)
@@ -188,7 +190,7 @@ class MixedColumns:
             return MixedColumns([values[key] for values in self._columns])
         rows, chosen = key
         columns = [self._columns[j][rows] for j in chosen]
-        if all(values.dtype.kind in "fiub" for values in columns):
+        if all(map(tables.holds_numbers, columns)):
             return tables.side_by_side(columns)
         found = np.empty((len(columns[0]), len(columns)), dtype=object)
         for j, values in enumerate(columns):

@@ -3,10 +3,13 @@
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, RankingData, tune
 from rankplug.data import LabelRankingData
+from rankplug.models.pipelines import pipeline_model
 
 RNG = np.random.default_rng(0)
 FRAME = pl.DataFrame(
@@ -82,6 +85,15 @@ def test_models_and_logged_models_take_them(lazy, ranker, tmp_path):
     rankplug.mlflow.save_model(ranker, tmp_path / "m", input_example=lazy(*COLUMNS))
     model = rankplug.mlflow.load_model(str(tmp_path / "m"))
     np.testing.assert_array_equal(model.predict(lazy(*COLUMNS)), expected)
+
+
+def test_models_of_pipelines_take_them(lazy):
+    pipeline = make_pipeline(OrdinalEncoder(), Ranker("tree-tron"))
+    pipeline.fit(FRAME.select("a", "b"), FRAME["label"], ranker__qid=FRAME["qid"])
+    model = pipeline_model(pipeline, pipeline[-1].model_)
+    expected = model.predict(FRAME.select("a", "b").to_numpy())
+    np.testing.assert_array_equal(model.predict(lazy("a", "b")), expected)
+    assert len(lazy.collected) == 1
 
 
 def test_studies_take_them(lazy):
