@@ -16,7 +16,7 @@ from rankplug.exceptions import DataError, DataWarning, nearest, warn_caller
 from rankplug.io.arrow_files import ArrowFile
 from rankplug.io.companions import Companions
 from rankplug.io.csv_files import CsvFile
-from rankplug.io.files import InputFile, Notation
+from rankplug.io.files import InputFile, Notation, input_files
 from rankplug.io.shortage import names_shortage
 from rankplug.io.table_files import Roles, TableFile
 
@@ -59,7 +59,7 @@ def table_of(file: InputFile, stream: BinaryIO, format_: str) -> TableFile:
 @names_shortage
 def read_table(
     path: str | os.PathLike[str],
-    format_: str | None = None,
+    format: str | None = None,  # noqa: A002
     *,
     separator: str | None = None,
     decimal: Literal[".", ","] | None = None,
@@ -70,20 +70,24 @@ def read_table(
     ----------
     path : path
         CSV, whose columns get the types that all their values have; Parquet or Arrow.
-    format_ : str, optional
-        Found out if omitted.
+    format : "csv", "parquet" or "arrow", optional
+        Found out from the content and the name if omitted.
     separator, decimal : str, optional
         Of CSV, as for `rankplug.read_data`.
+
+    Returns
+    -------
+    pyarrow.Table
 
     Raises
     ------
     DataError
         If the file holds no table, is damaged, or has no rows.
+    ParameterError
+        If there is no such format, or an argument does not fit it.
     """
-    notation = Notation(separator=separator, decimal=decimal).check()
-    file = InputFile(path, notation)
-    known = file.find_format() if format_ is None else format_
-    notation.refuse_unfit(known)
+    notation = Notation(separator=separator, decimal=decimal)
+    (file,), known = input_files(path, format, notation)
     if known == "svmlight":
         raise DataError(f"{file}: svmlight text has no columns")
     with open_table(file, known) as table:
@@ -125,8 +129,9 @@ def common_roles(
     files: Sequence[InputFile], format_: str, choose: Callable[[list[str]], Roles]
 ) -> Roles:
     """The roles that columns play in all files; raises `DataError` if they have other columns."""
-    roles = [_choose(file, format_, choose) for file in files]
-    _tell_unnamed(files, format_, roles[0])
+    names = [_names(file, format_) for file in files]
+    roles = [_choose(*one, choose) for one in zip(files, names, strict=True)]
+    _tell_unnamed(files[0], names[0], roles[0])
     for file, other in zip(files, roles, strict=True):
         if set(other.features) != set(roles[0].features) or other.ids != roles[0].ids:
             differing = {*other.features, other.ids} ^ {*roles[0].features, roles[0].ids}
@@ -138,15 +143,13 @@ def common_roles(
     return roles[0]
 
 
-def _tell_unnamed(files: Sequence[InputFile], format_: str, roles: Roles) -> None:
+def _tell_unnamed(file: InputFile, names: list[str], roles: Roles) -> None:
     """Say which columns are no features because they have no names."""
-    with open_table(files[0], format_) as table:
-        names = table.column_names()
     left_out = [name for name in names if name not in roles.columns]
     # Where others are left out, too, the features were named.
     if left_out and all(map(tables.is_unnamed, left_out)):
         warn_caller(
-            f"{files[0]}: column {', '.join(map(repr, left_out))} has no name, as an index that "
+            f"{file}: column {', '.join(map(repr, left_out))} has no name, as an index that "
             "was written along, and is no feature; name it with features=[...] if it is one",
             DataWarning,
         )
@@ -244,9 +247,12 @@ def _raise_all(wrong: list[str]) -> None:
         raise DataError("; ".join(wrong))
 
 
-def _choose(file: InputFile, format_: str, choose: Callable[[list[str]], Roles]) -> Roles:
+def _names(file: InputFile, format_: str) -> list[str]:
     with open_table(file, format_) as table:
-        names = table.column_names()
+        return table.column_names()
+
+
+def _choose(file: InputFile, names: list[str], choose: Callable[[list[str]], Roles]) -> Roles:
     try:
         roles = choose(names)
     except DataError as error:

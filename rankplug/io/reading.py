@@ -336,30 +336,22 @@ def _class_data(
 ) -> LabelRankingData:
     try:
         read = read_preferences(classes, orders=orders)
-        if like is not None and not read.are_classes:
-            read = read_preferences(classes, known=like.labels, orders=True)
+        if like is not None:
+            known = like.labels
+            if read.are_classes:
+                if classes.dtype.kind != known.dtype.kind:
+                    classes, known = classes.astype(np.str_), known.astype(np.str_)
+                unseen = np.setdiff1d(classes, known)
+                if unseen.size:
+                    raise DataError(f"classes unseen in training: {', '.join(map(str, unseen))}")
+            read = read_preferences(classes, known=known, orders=not read.are_classes)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
-    if like is None or not read.are_classes:
-        return LabelRankingData.from_arrays(
-            X,
-            read.relevance,
-            labels=read.labels,
-            ranks=False,
-            feature_names=form.feature_names,
-            categories=form.categories,
-        )
-    labels = like.labels
-    if classes.dtype.kind != labels.dtype.kind:
-        classes, labels = classes.astype(np.str_), labels.astype(np.str_)
-    unseen = np.setdiff1d(classes, labels)
-    if unseen.size:
-        raise DataError(f"{where}: classes unseen in training: {', '.join(map(str, unseen))}")
-    relevance = classes[:, np.newaxis] == labels
     return LabelRankingData.from_arrays(
         X,
-        relevance,
-        labels=like.labels,
+        read.relevance,
+        labels=read.labels if like is None else like.labels,
+        ranks=False,
         feature_names=form.feature_names,
         categories=form.categories,
     )

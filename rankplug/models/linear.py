@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast import passes
-from rankplug.data import LabelRankingData, Matrix, RankingData, holds_nan
+from rankplug.data import LabelRankingData, Matrix, RankingData, fill_missing, holds_nan
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models.base import ARRAYS, Model
 from rankplug.models.header import check_names, is_text
@@ -47,7 +47,7 @@ class LinearModel(Model):
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         if self.skip_missing and holds_nan(X):
-            X = _zeros_for_missing(X)
+            X = fill_missing(X, np.zeros(X.shape[1]))
         if X.dtype == self.coef.dtype:
             return np.asarray(X @ self.coef)
         # NumPy and SciPy would make a float64 copy of X.
@@ -164,15 +164,6 @@ def check_labels(labels: Any, n_labels: int) -> NDArray[Any]:
     if array.dtype.kind == "U" and not all(map(is_text, array.tolist())):
         raise DataError("labels hold characters that are no text (lone surrogates)")
     return array
-
-
-def _zeros_for_missing(X: Matrix) -> Matrix:
-    """A copy with 0 for NaN."""
-    if isinstance(X, np.ndarray):
-        return np.where(np.isnan(X), X.dtype.type(0), X)
-    filled = X.copy()
-    filled.data[np.isnan(filled.data)] = 0.0
-    return filled
 
 
 def _coefficients(coef: Any, n_dimensions: int, *, copy: bool = True) -> NDArray[np.float64]:

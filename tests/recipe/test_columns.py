@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.io import read_table
 from rankplug.io.frames import arrow_table
 from rankplug.recipe import choose_columns
@@ -109,6 +109,8 @@ def test_a_csv_file_has_the_types_of_its_values(tmp_path):
     (tmp_path / "c.txt").write_text("1 qid:1 1:1\n")
     with pytest.raises(DataError, match="svmlight text has no columns"):
         read_table(tmp_path / "c.txt")
+    with pytest.raises(ParameterError, match=r"unknown format 'cvs'.*'csv'"):
+        read_table(tmp_path / "a.csv", format="cvs")
 
 
 @pytest.mark.parametrize(
