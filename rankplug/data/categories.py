@@ -143,13 +143,13 @@ def encode(values: Sequence[Any] | NDArray[Any], categories: Sequence[Any]) -> N
     known = {one: code for code, one in enumerate(categories, 1)}
     codes = np.full(len(values), np.nan)
     for row, value in enumerate(values):
-        code = find(value, known)
+        code = find_category(value, known)
         if code is not None:
             codes[row] = code
     return codes
 
 
-def find(value: Any, known: Mapping[Any, Any]) -> Any:
+def find_category(value: Any, known: Mapping[Any, Any]) -> Any:
     """What stands for a value among categories, None if it is none of them.
 
     In text, as CSV is, numbers and truth values are written in words, and text of digits may have

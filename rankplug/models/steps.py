@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
-from rankplug.data import tables
+from rankplug.data import find_category, tables
 from rankplug.models.header import is_text
 
 MOST_COLUMNS = 2**20
@@ -277,12 +277,9 @@ class EncodeStep(Step):
 
     def _column(self, values: NDArray[Any], known: Mapping[Any, float], j: int) -> list[float]:
         unknown = self.unknown[j]
-        text = bool(known) and all(one is None or isinstance(one, str) for one in known)
         found = []
         for value in values.tolist():
-            code = known.get(value) if value.__hash__ else None
-            if code is None and text and _is_whole(value):  # text of digits that was read as one
-                code = known.get(str(int(value)))
+            code = find_category(value, known)
             if code is None:
                 if unknown is None:
                     raise ValueError(
@@ -435,10 +432,6 @@ def _is_value(value: Any) -> bool:
     if isinstance(value, str):
         return is_text(value)
     return isinstance(value, int | float) and bool(np.isfinite(value))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
 
 
 def _require(right: bool, what: str) -> None:

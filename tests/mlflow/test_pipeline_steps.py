@@ -33,6 +33,7 @@ from sklearn.preprocessing import (
 import rankplug.mlflow
 from rankplug import Ranker, load_model, make_solver
 from rankplug.exceptions import DataError, ParameterError
+from rankplug.io.predictions import predict_file
 from rankplug.models.pipelines import pipeline_model
 
 pytestmark = [
@@ -321,6 +322,19 @@ def test_digits_that_a_file_makes_numbers_are_the_text_of_the_training(tmp_path)
     native, _ = saved(pipeline, tmp_path)
     read = FRAME[["zip"]].astype(int)
     np.testing.assert_array_equal(native.predict(read), pipeline.predict(FRAME))
+
+
+def test_categories_that_are_numbers_are_found_in_the_text_of_a_file(tmp_path):
+    frame = FRAME.assign(number=np.arange(N) % 3, half=np.arange(N) % 4 / 2, flag=X[:, 0] > 0)
+    frame = frame[["number", "half", "flag", "clicks"]]
+    encoder = OneHotEncoder(handle_unknown="ignore")
+    step = make_column_transformer((encoder, [*frame][:3]), remainder="passthrough")
+    pipeline = trained(step, X=frame, y=GRADES)
+    native, _ = saved(pipeline, tmp_path)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    predict_file(native, tmp_path / "rows.csv", tmp_path / "scores.csv", progress=False)
+    found = pd.read_csv(tmp_path / "scores.csv")["score"]
+    np.testing.assert_allclose(found, pipeline.predict(frame), atol=1e-12)
 
 
 def test_text_is_imputed_before_it_is_encoded(tmp_path):
