@@ -21,9 +21,10 @@ from sklearn.preprocessing import (
 )
 
 from rankplug.data import tables
+from rankplug.models.encoding import EncodeStep
 from rankplug.models.scikit_steps import SCIKIT_KINDS, scikit_step
 from rankplug.models.step_trees import NamedStep, ParallelStep, Part
-from rankplug.models.steps import BinStep, EncodeStep, ImputeStep, SelectStep
+from rankplug.models.steps import BinStep, ImputeStep, SelectStep
 
 _OWN = (SimpleImputer, OneHotEncoder, OrdinalEncoder, KBinsDiscretizer)
 SAVED = (

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from rankplug.data import check_categories
-from rankplug.exceptions import DataError, ModelFormatError, nearest
+from rankplug.exceptions import DataError, ModelFormatError, SolverUnavailableError, nearest
 from rankplug.models.base import Model
 from rankplug.models.header import HEADER, check_content, check_files, check_names, read_header
 from rankplug.models.linear import LabelLinearModel, LinearModel
+from rankplug.system.plugins import PluginGroup
 
 _CORE_KINDS: dict[str, type[Model]] = {
     model.kind: model for model in (LinearModel, LabelLinearModel)
@@ -52,19 +53,22 @@ def model_class(kind: str, folder: Path) -> type[Model]:
     """The class that reads models of a kind; `folder` is for error messages."""
     if kind in _CORE_KINDS:
         return _CORE_KINDS[kind]
-    points = {point.name: point for point in entry_points(group="rankplug.models")}
+    points = _KINDS.points()
     if kind not in points:
         raise ModelFormatError(
             f"{folder}: no installed package reads models of kind {kind!r}"
             f"{nearest(kind, {*_CORE_KINDS, *points})}"
         )
     try:
-        found = points[kind].load()
-    except Exception as error:
-        raise ModelFormatError(
-            f"{folder}: {points[kind].value}, which reads models of kind {kind!r}, cannot be "
-            f"imported: {type(error).__name__}: {error}"
-        ) from error
-    if not (isinstance(found, type) and issubclass(found, Model)):
-        raise ModelFormatError(f"{points[kind].value}, named for kind {kind!r}, is no Model")
+        found: type[Model] = _KINDS.load(points[kind])
+    except SolverUnavailableError as error:
+        raise ModelFormatError(f"{folder}: {error}") from error
     return found
+
+
+def _find_fault(cls: Any, _name: str) -> str | None:
+    is_one = isinstance(cls, type) and issubclass(cls, Model)
+    return None if is_one else "is no Model, which rankplug.models has"
+
+
+_KINDS = PluginGroup("rankplug.models", "kind of models", _find_fault)

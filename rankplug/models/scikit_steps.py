@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
 )
 from typing_extensions import override
 
-from rankplug.models.steps import MOST_COLUMNS, Arrays, Params, Step, as_numbers
+from rankplug.models.steps import MOST_COLUMNS, Arrays, Params, Step, as_numbers, require
 from rankplug.parameters import Choice, Integer, Parameter, Real
 
 _TRUTH = Choice((True, False))
@@ -57,8 +57,8 @@ class _Kind:
     """A class of scikit-learn's: its parameters that matter, and the shapes of its arrays.
 
     A shape has "n" for the columns, and any other letter for a number that is the same in all
-    arrays. `unless` names the parameter without which an array may be missing. `finish` completes
-    an object; `width` says how many columns it makes.
+    arrays. `unless` names the parameter without which an array may be missing, which is None
+    then. `finish` completes an object; `width` says how many columns it makes.
     """
 
     make: type
@@ -76,23 +76,11 @@ def _set(scaler: Any, arrays: Arrays, _n: int) -> Any:
     return scaler
 
 
-def _set_scaler(scaler: Any, arrays: Arrays, _n: int) -> Any:
-    for name in ("mean_", "scale_"):
-        setattr(scaler, name, arrays.get(name))
-    return scaler
-
-
-def _set_robust(scaler: Any, arrays: Arrays, _n: int) -> Any:
-    for name in ("center_", "scale_"):
-        setattr(scaler, name, arrays.get(name))
-    return scaler
-
-
 def _set_quantiles(scaler: Any, arrays: Arrays, n: int) -> Any:
     references = arrays["references_"]
     within = np.all((references >= 0) & (references <= 1) & (np.diff(references, prepend=0) >= 0))
-    _require(bool(within and len(references)), "references_")
-    _require(bool(np.all(np.diff(arrays["quantiles_"], axis=0) >= 0)), "quantiles_")
+    require(bool(within and len(references)), "references_")
+    require(bool(np.all(np.diff(arrays["quantiles_"], axis=0) >= 0)), "quantiles_")
     scaler.n_quantiles_ = len(references)
     return _set(scaler, arrays, n)
 
@@ -105,7 +93,7 @@ def _count_powers(params: Mapping[str, Any], _arrays: Arrays, n: int) -> int:
     """The number of products of the columns, before they are listed."""
     degree = params["degree"]
     low, high = (0, degree) if isinstance(degree, int) else map(int, degree)
-    _require(low <= high, "degree")
+    require(low <= high, "degree")
     size = comb if params["interaction_only"] else (lambda n, k: comb(n + k - 1, k))
     sizes = [size(n, k) for k in range(max(low, 1), high + 1)]
     return sum(sizes) + int(params["include_bias"] and low == 0)
@@ -113,14 +101,14 @@ def _count_powers(params: Mapping[str, Any], _arrays: Arrays, n: int) -> int:
 
 def _fit_splines(scaler: Any, arrays: Arrays, _n: int) -> Any:
     knots = arrays["knots"]
-    _require(len(knots) >= 2 and bool(np.all(np.diff(knots, axis=0) > 0)), "knots")
+    require(len(knots) >= 2 and bool(np.all(np.diff(knots, axis=0) > 0)), "knots")
     return scaler.set_params(knots=knots).fit(knots)
 
 
 def _count_splines(params: Mapping[str, Any], arrays: Arrays, n: int) -> int:
     n_knots, degree = len(arrays["knots"]), params["degree"]
     periodic = params["extrapolation"] == "periodic"
-    _require(not periodic or n_knots > degree, "degree")
+    require(not periodic or n_knots > degree, "degree")
     each = n_knots - 1 if periodic else n_knots + degree - 1
     return n * (each - (not params["include_bias"]))
 
@@ -131,7 +119,7 @@ _KINDS: Mapping[str, _Kind] = {
         {"with_mean": _TRUTH, "with_std": _TRUTH},
         {"mean_": "n", "scale_": "n"},
         {"mean_": "with_mean", "scale_": "with_std"},
-        _set_scaler,
+        _set,
     ),
     "MinMaxScaler": _Kind(
         MinMaxScaler, {"feature_range": _Range(), "clip": _TRUTH},
@@ -143,7 +131,7 @@ _KINDS: Mapping[str, _Kind] = {
         {"with_centering": _TRUTH, "with_scaling": _TRUTH},
         {"center_": "n", "scale_": "n"},
         {"center_": "with_centering", "scale_": "with_scaling"},
-        _set_robust,
+        _set,
     ),
     "Normalizer": _Kind(Normalizer, {"norm": Choice(("l1", "l2", "max"))}, {}, {}, _set),
     "QuantileTransformer": _Kind(
@@ -221,8 +209,9 @@ class ScikitStep(Step):
         self.kind, self.n_in = kind, n_in
         self._params, self._arrays = dict(params), arrays
         self.n_out = known.width(made.get_params(), arrays, n_in)
-        _require(0 < self.n_out <= MOST_COLUMNS, f"{self.n_out} columns")
-        self._scikit = known.finish(made, arrays, n_in)
+        require(0 < self.n_out <= MOST_COLUMNS, f"{self.n_out} columns")
+        attributes: dict[str, Any] = {**dict.fromkeys(known.unless), **arrays}
+        self._scikit = known.finish(made, attributes, n_in)
         self._scikit.n_features_in_ = n_in
 
     @property
@@ -274,7 +263,7 @@ def _plain(value: Any) -> Any:
 
 def _check_shapes(known: _Kind, params: Mapping[str, Any], arrays: Arrays, n_in: int) -> None:
     unused = {name for name, param in known.unless.items() if not params[param]}
-    _require(set(known.shapes) - unused <= set(arrays) <= set(known.shapes), f"{[*arrays]}")
+    require(set(known.shapes) - unused <= set(arrays) <= set(known.shapes), f"{[*arrays]}")
     sizes = {"n": n_in}
     for name, array in arrays.items():
         expected = tuple(sizes.get(letter, -1) for letter in known.shapes[name])
@@ -290,8 +279,3 @@ class ShapeError(ValueError):
 
     def __init__(self, name: str, n_in: int) -> None:
         super().__init__(f"{name} does not fit {n_in} features")
-
-
-def _require(right: bool, what: str) -> None:
-    if not right:
-        raise ValueError(f"{what} cannot be right")

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import override
 
+from rankplug.models.encoding import EncodeStep
 from rankplug.models.scikit_steps import SCIKIT_KINDS, ScikitStep
 from rankplug.models.steps import (
     MOST_COLUMNS,
     Arrays,
     BinStep,
-    EncodeStep,
     ImputeStep,
     Params,
     SelectStep,
