@@ -93,10 +93,12 @@ def load_arrays(file: Path, *names: str) -> dict[str, NDArray[Any]]:
 
 
 def load_numbers(file: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """As `load_arrays`, but only finite floating-point numbers."""
+    """As `load_arrays`, but only finite floating-point numbers of at most 64 bits."""
     arrays = load_arrays(file, *names)
     for name, array in arrays.items():
-        if array.dtype.kind != "f" or not np.isfinite(array).all():
+        # Sums with numbers of 128 bits have as many, which neither SciPy nor tree libraries take.
+        known = array.dtype.kind == "f" and array.dtype.itemsize <= np.float64().itemsize
+        if not known or not np.isfinite(array).all():
             raise ModelFormatError(f"{file}: {name} must hold finite floating-point numbers")
     return arrays
 

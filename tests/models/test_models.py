@@ -290,7 +290,9 @@ def test_other_arrays(folder, coef, save):
         load_model(folder)
 
 
-@pytest.mark.parametrize("wrong", [np.ones((2, 2)), np.full(5, np.nan), np.array(["a"] * 5)])
+@pytest.mark.parametrize(
+    "wrong", [np.ones((2, 2)), np.full(5, np.nan), np.array(["a"] * 5), np.ones(5, np.longdouble)]
+)
 def test_wrong_arrays(folder, wrong):
     np.savez(folder / "arrays.npz", coef=wrong)
     sign(folder)
