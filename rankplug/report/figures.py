@@ -14,7 +14,7 @@ from rankplug.models import Model
 from rankplug.report.plots.canvas import PALETTE, Styles, shorten, styles_of
 from rankplug.report.plots.convergence import draw_convergence, same_objective, steps_of
 from rankplug.report.plots.curves import draw_ndcg
-from rankplug.report.plots.maps import draw_shape, is_additive, movers
+from rankplug.report.plots.maps import added, draw_shape, is_additive, movers
 from rankplug.report.plots.tradeoffs import (
     COSTS,
     draw_means,
@@ -291,15 +291,19 @@ def plot_shapes(
     if X.ndim != 2 or X.shape[1] != model.n_features:
         raise DataError(f"data of shape {X.shape} for a model of {model.n_features} features")
     names = list(model.feature_names or (f"column {j}" for j in range(model.n_features)))
-    chosen = movers(model, X) if features is None else [_position(one, names) for one in features]
+    effects = added(model, X)
+    chosen = movers(effects) if features is None else [_position(one, names) for one in features]
     if not chosen:
         raise DataError("no feature moves the scores of this model")
+    unknown = [names[j] for j in chosen if np.isnan(X[:, j]).all()]
+    if unknown:
+        raise DataError(f"no row has a value of {', '.join(unknown)}: there is nothing to draw")
     given = _grid(len(chosen)) if ax is None else list(np.ravel(ax))
     if len(given) != len(chosen):
         raise ParameterError(f"{len(given)} axes for {len(chosen)} features")
     for feature, own in zip(chosen, given, strict=True):
         with _on(own) as axes:
-            draw_shape(axes, model, X, feature, PALETTE[0])
+            draw_shape(axes, model, X, effects, feature, PALETTE[0])
             axes.set_title(shorten(names[feature]))
     return np.array(given, dtype=object)
 

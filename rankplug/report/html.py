@@ -64,25 +64,26 @@ def to_html(report: Report) -> str:
     canvas = Canvas(drawn, report.baseline)
     results = tables.results(report)
     sanity = (one.name for one in report.succeeded if not report.is_drawn(one))
-    notes = (*report.notes(), *(f"{name}: {_ABOUT_SANITY}" for name in sanity))
     sections = [
-        _Section(table=replace(results, notes=notes)),
-        _Section(table=tables.comparisons(report), plots=differences(report, canvas)),
+        _Section(table=tables.comparisons(report), plots=canvas.draw(differences, report)),
         _Section(table=tables.repeats(report)),
-        _Section("From the top down", plots=curves(report, canvas)),
+        _Section("From the top down", plots=canvas.draw(curves, report)),
         _Section(table=tables.disagreements(report)),
         _Section(
             "Costs",
             tables.costs(report),
-            [*learning(report, canvas), *tradeoffs(report, canvas)],
+            [*canvas.draw(learning, report), *canvas.draw(tradeoffs, report)],
             _ABOUT_TRADEOFFS,
         ),
-        _Section("Convergence", None, convergence(report, canvas), _ABOUT_CONVERGENCE),
-        _Section("Tuning", tables.tuning(report), tuning(report, canvas)),
-        _Section("Features", None, weights(report, canvas), _ABOUT_WEIGHTS, legend=False),
-        _Section("Shapes", None, shapes(report, canvas), _ABOUT_SHAPES, legend=False),
-        _Section("Trees, refitted", None, refits(report, canvas), _ABOUT_REFITS, legend=False),
+        _Section("Convergence", None, canvas.draw(convergence, report), _ABOUT_CONVERGENCE),
+        _Section("Tuning", tables.tuning(report), canvas.draw(tuning, report)),
+        _Section("Features", None, canvas.draw(weights, report), _ABOUT_WEIGHTS, legend=False),
+        _Section("Shapes", None, canvas.draw(shapes, report), _ABOUT_SHAPES, legend=False),
+        _Section("Trees, refitted", None, canvas.draw(refits, report), _ABOUT_REFITS, legend=False),
     ]
+    about_all = (f"{name}: {_ABOUT_SANITY}" for name in sanity)
+    notes = (*report.notes(), *about_all, *canvas.failures)
+    sections.insert(0, _Section(table=replace(results, notes=notes)))
     return _template().render(
         report=report,
         splits=[f"{split}: {size}" for split, size in report.splits.items()],

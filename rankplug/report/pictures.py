@@ -44,12 +44,12 @@ def draw_pictures(report: Report) -> dict[str, dict[str, str]]:
     """
     canvas = _FileCanvas([one.name for one in report.outcomes], report.baseline)
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for plot in weights(report, canvas):  # one pass over the test set for all of them
+    for plot in canvas.draw(weights, report):  # one pass over the test set for all of them
         found[plot.title]["features.svg"] = plot.svg
     for outcome in report.competitors:
         alone = replace(report, outcomes=(outcome,))
         for name, draw in _ALONE.items():
-            files = [file for plot in draw(alone, canvas) for file in _split(plot.svg)]
+            files = [file for plot in canvas.draw(draw, alone) for file in _split(plot.svg)]
             for number, file in enumerate(files, 1):
                 suffix = f"_{number}" if len(files) > 1 else ""
                 found[outcome.name][f"{name}{suffix}.svg"] = file

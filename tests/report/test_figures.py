@@ -6,7 +6,7 @@ import pytest
 
 import rankplug
 from rankplug.datasets import load
-from rankplug.exceptions import RankplugError
+from rankplug.exceptions import DataError, RankplugError
 from rankplug.metrics import per_query
 from rankplug.report import (
     Outcome,
@@ -137,6 +137,13 @@ def test_shapes(report, parts):
     assert only.get_title() == "column 2"
     (same,) = plot_shapes(model, parts.test.X, features=[2])
     np.testing.assert_array_equal(only.lines[0].get_ydata(), same.lines[0].get_ydata())
+    empty = parts.test.X.copy()
+    empty[:, 2] = np.nan
+    with pytest.raises(DataError, match="no row has a value of column 2"):
+        plot_shapes(model, empty, features=[2])
+    data = rankplug.RankingData.from_arrays(empty, parts.test.relevance)
+    bars = plot_weights(report, "base", data=data).patches
+    assert np.isfinite([bar.get_width() for bar in bars]).all()
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,18 @@ def test_the_page_escapes_everything():
     assert f"f: {EVIL}" in page.texts
 
 
+def test_a_figure_that_fails_costs_no_report(full, monkeypatch):
+    def curves(report, canvas):
+        raise IndexError("beyond <all>")
+
+    monkeypatch.setattr("rankplug.report.html.curves", curves)
+    with pytest.warns(UserWarning, match="figures of curves are left out"):
+        texts = Page(to_html(full[0])).texts
+    assert any("left out" in text and "beyond <all>" in text for text in texts)
+    assert {"Mean difference", "Query by query", "Trials"} <= set(texts)
+    assert "From the top down" not in texts
+
+
 def test_a_page_without_any_result_has_no_plots():
     page = Page(to_html(report(Outcome("broken", "x", {}, "failed", "no convergence"))))
     assert "broken: no convergence" in page.texts

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, cycle
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 from xml.etree import ElementTree
+
+from rankplug.exceptions import warn_caller
+
+_Source = TypeVar("_Source")
 
 # Colours of Okabe and Ito, which people of all colour visions tell apart.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -101,7 +105,22 @@ class Canvas:
 
     def __init__(self, names: Iterable[str], baseline: str | None) -> None:
         self.styles = styles_of(names, baseline)
+        self.failures: list[str] = []
         self._numbers = count(1)
+
+    def draw(self, plots: Callable[[_Source, Self], list[Plot]], report: _Source) -> list[Plot]:
+        """The plots that a function makes of a report; none, and a warning, where it fails.
+
+        What was measured is worth more than a picture of it. `failures` keeps what went wrong.
+        """
+        try:
+            return plots(report, self)
+        except Exception as error:
+            self.failures.append(
+                f"figures of {plots.__name__} are left out, as they cannot be drawn: {error!r}"
+            )
+            warn_caller(f"report: {self.failures[-1]}")
+            return []
 
     @contextmanager
     def axes(self, height: float = 3.0, *, left: float = 0.85) -> Iterator[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankplug.data import to_dense
 from rankplug.maps import MappedModel
@@ -18,6 +19,7 @@ _MOST_SHAPES = 8  # of a model: those of the features that move its scores most
 _MOST_ROWS = 20_000  # of the test set: more change no picture
 _MOST_LEAVES = 3_000  # marks in a picture
 _BINS = 40
+_BLOCK_ELEMENTS = 1 << 22  # of mapped rows: 32 MB
 
 
 def shapes(report: Report, canvas: Canvas) -> list[Plot]:
@@ -28,10 +30,11 @@ def shapes(report: Report, canvas: Canvas) -> list[Plot]:
         if X is None or not is_additive(model):
             continue
         names = model.feature_names or [f"column {j}" for j in range(model.n_features)]
-        for j in movers(model, X):
+        effects = added(model, X)
+        for j in movers(effects):
             title = f"{name}: {shorten(names[j])}"
             with canvas.axes(2.2) as axes:
-                draw_shape(axes, model, X, j, canvas.styles[name].color)
+                draw_shape(axes, model, X, effects, j, canvas.styles[name].color)
                 found.append(Plot(title, canvas.svg(axes, f"Shape of {title}")))
     return found
 
@@ -46,9 +49,26 @@ def is_additive(model: Model) -> bool:
     )
 
 
-def movers(model: Model, X: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
+def added(model: Model, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each feature adds to the scores of an additive model, of shape (n_rows, n_features)."""
+    mapped = _mapped_part(model)
+    assert mapped is not None
+    assert isinstance(mapped.model, LinearModel)
+    features, columns = mapped.map.column_features(), np.arange(mapped.map.n_columns)
+    shape = len(columns), model.n_features
+    weights = sparse.csr_array((mapped.model.coef, (columns, features)), shape=shape)
+    effects = np.empty(X.shape)
+    step = max(1, _BLOCK_ELEMENTS // len(columns))
+    for start in range(0, len(X), step):
+        rows = slice(start, start + step)
+        effects[rows] = mapped.map.transform(_rows_of_map(model, X[rows])).toarray() @ weights
+    return effects
+
+
+def movers(effects: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
     """The features that move the scores of an additive model, the strongest first."""
-    spread = [_shape(model, X, j, X[:, j]).std() for j in range(model.n_features)]
+    # The deviation of equal numbers may be a rounding error.
+    spread = np.where(np.ptp(effects, axis=0) > 0, effects.std(axis=0), 0.0)
     return [int(j) for j in np.argsort(spread)[::-1][:most] if spread[j] > 0]
 
 
@@ -95,27 +115,24 @@ def _test_rows(report: Report) -> NDArray[np.float64] | None:
     return to_dense(some).astype(np.float64, copy=False)
 
 
-def _shape(
-    model: Model, X: NDArray[np.float64], feature: int, values: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """What the feature adds to the score at some of its values."""
-    mapped = _mapped_part(model)
-    assert mapped is not None
-    assert isinstance(mapped.model, LinearModel)
-    rows = np.repeat(X[:1], len(values), axis=0)
-    rows[:, feature] = values
-    weights = np.where(mapped.map.column_features() == feature, mapped.model.coef, 0.0)
-    added: NDArray[np.float64] = mapped.map.transform(_rows_of_map(model, rows)) @ weights
-    return added
+def draw_shape(
+    axes: Any,
+    model: Model,
+    X: NDArray[np.float64],
+    effects: NDArray[np.float64],
+    feature: int,
+    color: str,
+) -> None:
+    """What a feature adds to the score of an additive model, above its distribution.
 
-
-def draw_shape(axes: Any, model: Model, X: NDArray[np.float64], feature: int, color: str) -> None:
-    """What a feature adds to the score of an additive model, above its distribution."""
-    known = X[:, feature][~np.isnan(X[:, feature])]
+    `effects` are those that `added` finds for `X`.
+    """
+    is_known = ~np.isnan(X[:, feature])
+    known = X[is_known, feature]
     grid = np.unique(np.quantile(known, np.linspace(0.0, 1.0, 200)))
-    added = _shape(model, X, feature, grid)
-    added -= _shape(model, X, feature, known).mean()
-    axes.plot(grid, added, color=color)
+    rows = np.repeat(X[:1], len(grid), axis=0)
+    rows[:, feature] = grid
+    axes.plot(grid, added(model, rows)[:, feature] - effects[is_known, feature].mean(), color=color)
     axes.axhline(0.0, color=INK, linewidth=0.8)
     low, high = axes.get_ylim()
     height, edges = np.histogram(known, bins=_BINS)

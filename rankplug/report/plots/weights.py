@@ -78,13 +78,17 @@ def _coefficients(model: Model) -> NDArray[np.float64] | None:
 
 
 def _deviation(data: Data) -> NDArray[np.float64]:
-    """Standard deviation of each unscaled feature, which makes weights comparable."""
+    """Standard deviation of each unscaled feature, which makes weights comparable.
+
+    Of a feature without a value it is 0.
+    """
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler(with_mean=False)
-    for rows in row_blocks(data.X, _BLOCK_ELEMENTS):
-        scaler.partial_fit(data.X[rows])
-    deviation: NDArray[np.float64] = np.sqrt(scaler.var_)
+    with np.errstate(invalid="ignore"):  # columns without a value
+        for rows in row_blocks(data.X, _BLOCK_ELEMENTS):
+            scaler.partial_fit(data.X[rows])
+    deviation: NDArray[np.float64] = np.sqrt(np.nan_to_num(scaler.var_, nan=0.0))
     if data.scaling is not None:
         deviation /= data.scaling.factor
     return deviation
