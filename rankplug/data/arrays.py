@@ -242,8 +242,8 @@ def stack_rows(matrices: Sequence[Matrix]) -> Matrix:
 
 
 def to_dense(X: Any) -> NDArray[Any]:
-    """A matrix, dense or sparse, as a dense array."""
-    return np.asarray(X.toarray() if sparse.issparse(X) else X)
+    """A matrix, dense, sparse or of blocks, as a dense array."""
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
 def _reads_as_number(value: Any) -> bool:

@@ -67,6 +67,10 @@ class OneHotMatrix:
         row_ptr = np.arange(0, n_rows * n_groups + 1, n_groups)
         return sparse.csr_array((np.ones(len(columns)), columns, row_ptr), shape=self.shape)
 
+    def toarray(self) -> NDArray[np.float64]:
+        """The same matrix, dense."""
+        return np.asarray(self.tocsr().toarray(), dtype=np.float64)
+
 
 Block: TypeAlias = "NDArray[Any] | sparse.csr_array | OneHotMatrix"
 
@@ -129,7 +133,11 @@ class JoinedMatrix:
 
     def toarray(self) -> NDArray[np.float64]:
         """The same matrix, dense."""
-        return np.asarray(self.tocsr().toarray(), dtype=np.float64)
+        parts: list[Any] = [
+            factor * (block if isinstance(block, np.ndarray) else block.toarray())
+            for block, factor in zip(self.blocks, self.factors, strict=True)
+        ]
+        return np.hstack(parts, dtype=np.float64)
 
 
 def _n_kept(block: Block) -> int:

@@ -26,10 +26,12 @@ class _Maps(Parameter):
 
     def accepts(self, value: Any) -> bool:
         given = isinstance(value, list | tuple) and len(value) > 0
-        return given and all(isinstance(one, FeatureMap) for one in value)
+        return given and all(
+            isinstance(one, FeatureMap) and not isinstance(one, JoinedMap) for one in value
+        )
 
     def __str__(self) -> str:
-        return "a list of FeatureMap, see rankplug.make_map"
+        return "a list of FeatureMap, none of them joined, see rankplug.make_map"
 
 
 class FittedJoin(FittedMap):

@@ -13,15 +13,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from rankplug.data import OneHotMatrix, Task
+from rankplug.data import Task, to_dense
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.maps import FeatureMap, FittedJoin, FittedMap, JoinedMap, MappedModel
 from rankplug.models import LinearModel, load_model
@@ -61,13 +60,6 @@ def map_checks(map: FeatureMap) -> list[MapCheck]:  # noqa: A002 - what it is
     return [MapCheck(map, task, check) for task in map.tasks for check in _CONTRACT]
 
 
-def as_array(mapped: Any) -> NDArray[np.float64]:
-    """Mapped rows as a dense array."""
-    if isinstance(mapped, OneHotMatrix):
-        mapped = mapped.tocsr()
-    return np.asarray(mapped.toarray() if sparse.issparse(mapped) else mapped, dtype=np.float64)
-
-
 def _fit(one: FeatureMap, problem: Problem) -> FittedMap:
     return one.fit(problem.data(), random_state=0)
 
@@ -85,7 +77,7 @@ def declares_its_parameters(one: FeatureMap, problem: Problem) -> None:
 def makes_named_finite_columns(one: FeatureMap, problem: Problem) -> None:
     """As many finite columns as there are names, which differ."""
     fitted = _fit(one, problem)
-    mapped = as_array(fitted.transform(problem.X))
+    mapped = to_dense(fitted.transform(problem.X))
     names = fitted.column_names([f"f{j}" for j in range(fitted.n_features)])
     assert fitted.n_features == problem.X.shape[1], "n_features is that of the data"
     assert mapped.shape == (len(problem.X), fitted.n_columns), f"shape {mapped.shape}"
@@ -98,19 +90,19 @@ def makes_named_finite_columns(one: FeatureMap, problem: Problem) -> None:
 def maps_each_row_alone(one: FeatureMap, problem: Problem) -> None:
     """A row's columns depend on that row alone, whatever the form of the features."""
     fitted = _fit(one, problem)
-    mapped = as_array(fitted.transform(problem.X))
+    mapped = to_dense(fitted.transform(problem.X))
     some = np.arange(3, 20, 4)
     np.testing.assert_allclose(
-        as_array(fitted.transform(problem.X[some])), mapped[some], atol=1e-12
+        to_dense(fitted.transform(problem.X[some])), mapped[some], atol=1e-12
     )
-    of_sparse = as_array(fitted.transform(sparse.csr_array(problem.X)))
+    of_sparse = to_dense(fitted.transform(sparse.csr_array(problem.X)))
     np.testing.assert_allclose(of_sparse, mapped, atol=1e-9)
 
 
 def is_deterministic(one: FeatureMap, problem: Problem) -> None:
     """The same seed gives the same columns, and nothing that was given is changed."""
     before = problem.X.copy()
-    first, second = (as_array(_fit(clone(one), problem).transform(problem.X)) for _ in range(2))
+    first, second = (to_dense(_fit(clone(one), problem).transform(problem.X)) for _ in range(2))
     assert_array_equal(first, second)
     assert_array_equal(problem.X, before)
 
@@ -121,7 +113,7 @@ def says_whether_values_may_miss(one: FeatureMap, problem: Problem) -> None:
     if one.takes_missing_values():
         fitted = _fit(one, holes)
         assert fitted.takes_missing_values, "the map takes missing values, but not once fitted"
-        assert np.isfinite(as_array(fitted.transform(holes.X))).all(), "columns are finite"
+        assert np.isfinite(to_dense(fitted.transform(holes.X))).all(), "columns are finite"
         return
     fitted = _fit(one, problem)
     expect_refusal(DataError, fitted.transform, holes.X)
@@ -136,7 +128,7 @@ def refuses_other_features(one: FeatureMap, problem: Problem) -> None:
 
 def saves_the_same_map(one: FeatureMap, problem: Problem) -> None:
     """A model of the columns is saved without pickle, and maps and scores as before."""
-    joined = JoinedMap([one]).fit(problem.data(), random_state=0)
+    joined = _fit(one if isinstance(one, JoinedMap) else JoinedMap([one]), problem)
     assert isinstance(joined, FittedJoin)
     model = MappedModel(joined, LinearModel(np.linspace(-1.0, 1.0, joined.n_columns)))
     with tempfile.TemporaryDirectory() as parent:

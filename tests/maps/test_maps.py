@@ -23,6 +23,7 @@ QUICK = {
 
 def maps():
     yield from (make_map(info.name, **QUICK.get(info.name, {})) for info in list_maps())
+    yield make_map({"identity": {}, "leaves": {"trees": "random-forest", "n_estimators": 4}})
     yield make_map("leaves", trees="random-forest", n_estimators=4)
     yield make_map("leaves", trees="extra-trees", n_estimators=4)
     yield make_map("leaves", trees="xgboost-all-pairs", n_estimators=4)
