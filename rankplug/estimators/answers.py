@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import tables
+from rankplug.data import columns_of_features, tables
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.parameters import Integer
 
@@ -21,7 +21,7 @@ class Columns(NamedTuple):
 
 
 def split_columns(X: Any, names: Sequence[str] | None) -> Columns:
-    """Part the features of a model from the other columns of a table.
+    """Part the features of a model, single or in lists, from the other columns of a table.
 
     Without the names of features, all columns are features but ``qid``; and what is no table has
     no others.
@@ -37,11 +37,12 @@ def split_columns(X: Any, names: Sequence[str] | None) -> Columns:
     if names is None:
         features, _ = tables.without_query_column(X, given=False)
         return Columns(features, [name for name in there if name == tables.QUERY_COLUMN])
-    known, given = set(names), set(there)
-    missing = [name for name in names if name not in given]
+    columns = columns_of_features(names, there)
+    known, given = set(columns), set(there)
+    missing = [name for name in columns if name not in given]
     if missing:
         raise DataError(f"missing feature columns: {', '.join(missing)}")
-    return Columns(_select(X, names), [name for name in there if name not in known])
+    return Columns(_select(X, columns), [name for name in there if name not in known])
 
 
 def check_k(k: Any) -> int:

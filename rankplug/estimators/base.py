@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankplug.data import Task, tables
+from rankplug.data import Task, columns_of_features, tables
 from rankplug.data.arrays import non_numeric_columns, refuse_masked
 from rankplug.exceptions import (
     DataError,
@@ -128,11 +128,15 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         float64 ndarray of shape (n_samples,), or (n_samples, n_labels) for `LabelRanker`
         """
         check_is_fitted(self)
+        X = tables.collected(X)
+        names = self.model_.feature_names
+        there = tables.column_names(X) if tables.is_table(X) else []
+        if names and there != self._names() and columns_of_features(names, there) == tuple(there):
+            return self.model_.predict(X)  # lists in place of their elements, or the reverse
         free = getattr(self.model_, "free_features", None)
         if free is None or not free():
             return self.model_.predict(self._features(X))
         # A pipeline's model, which encodes what is no number.
-        X = tables.collected(X)
         try:
             validate_data(self, X, reset=False, skip_check_array=True)
         except ValueError as error:

@@ -169,7 +169,7 @@ class LabelRanker(SolverEstimator):
         check_is_fitted(self)
         k = check_k(k)
         X = tables.collected(X)
-        features, others = split_columns(X, self._names())
+        features, others = split_columns(X, self.model_.feature_names)
         if self._names() is None:
             features, others = X, []
         scores = self.predict(features)

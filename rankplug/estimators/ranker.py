@@ -219,7 +219,7 @@ class Ranker(SolverEstimator):
         check_is_fitted(self)
         k = check_k(k)
         X, qid = tables.collected(X), tables.collected(qid)
-        features, others = split_columns(X, self._names())
+        features, others = split_columns(X, self.model_.feature_names)
         if qid is not None and tables.QUERY_COLUMN in others:
             tables.without_query_column(X, given=True, known=self._names())
         name = tables.name_of(qid)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, RankingData, load_model, make_solver
-from rankplug.data import fit_scaling
+from rankplug.data import fit_scaling, tables
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import LinearModel, predict_data, scale_parts, scaled_model
 
@@ -291,6 +291,16 @@ def test_lists_of_one_length_are_columns(kind, tmp_path):
     loaded = load_model(tmp_path / "model")
     for one in (*LISTS.values(), FLAT, FLAT.to_numpy()):
         np.testing.assert_array_equal(loaded.predict(one), flat.predict(FLAT))
+    again = Ranker.from_model(tmp_path / "model")
+    for one, form in ((again, table), (again, FLAT), (ranker, FLAT)):
+        np.testing.assert_array_equal(one.predict(form), flat.predict(FLAT))
+        np.testing.assert_array_equal(one.rank(form, QID), flat.rank(FLAT, QID))
+        assert one.score(form, GRADES, qid=QID) == flat.score(FLAT, GRADES, qid=QID)
+        best, wanted = one.top_k(form, QID, 2), flat.top_k(FLAT, QID, 2)
+        np.testing.assert_array_equal(best["score"], wanted["score"])
+        assert "vector" not in tables.column_names(best)
+    with pytest.raises(DataError, match="feature names should match"):
+        again.predict(FLAT[FLAT.columns[::-1]])
 
 
 def test_served_models_take_lists_and_single_columns(tmp_path):
