@@ -7,12 +7,15 @@ import numbers
 import re
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.exceptions import DataError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 QUERY_COLUMN = "qid"
 """The column of a table of features that holds the queries, as XGBRanker has it."""
@@ -118,6 +121,13 @@ def columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
                     f"column {name!r} occurs {names.count(name)} times: rename one of them"
                 )
     return [read_column(table, name, positions[name]) for name in chosen]
+
+
+def frame_of(table: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Columns of any table as a pandas DataFrame; errors are those of `columns`."""
+    import pandas as pd
+
+    return pd.DataFrame(dict(zip(names, columns(table, names), strict=True)))
 
 
 def read_column(table: Any, name: str, position: int) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from rankplug.data import id_texts
+from rankplug.data import id_texts, tables
 from rankplug.exceptions import DataError
 from rankplug.io.files import ENOUGH_PROBLEMS, InputFile, problems, replacing, text_suffix
 
@@ -77,7 +77,7 @@ def read_qrels(path: str | os.PathLike[str]) -> pd.DataFrame:
     return _read(path, _QRELS, "relevance", np.int64)
 
 
-def write_run(run: pd.DataFrame, path: str | os.PathLike[str], tag: str = _TAG) -> None:
+def write_run(run: Any, path: str | os.PathLike[str], tag: str = _TAG) -> None:
     """Write a run, whole or not at all; an earlier file of that name is replaced.
 
     Queries stand in the order in which they first appear, the documents of each from the highest
@@ -86,7 +86,7 @@ def write_run(run: pd.DataFrame, path: str | os.PathLike[str], tag: str = _TAG) 
 
     Parameters
     ----------
-    run : DataFrame
+    run : pandas, polars or Arrow table
         ``query_id``, ``doc_id`` and ``score``.
     path : path
         Compressed if it ends in .gz, .bz2 or .xz.
@@ -105,12 +105,12 @@ def write_run(run: pd.DataFrame, path: str | os.PathLike[str], tag: str = _TAG) 
         append_run(frame, stream, tag)
 
 
-def write_qrels(qrels: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+def write_qrels(qrels: Any, path: str | os.PathLike[str]) -> None:
     """Write judgements, whole or not at all; an earlier file of that name is replaced.
 
     Parameters
     ----------
-    qrels : DataFrame
+    qrels : pandas, polars or Arrow table
         ``query_id``, ``doc_id`` and ``relevance``.
     path : path
         Compressed if it ends in .gz, .bz2 or .xz.
@@ -280,10 +280,12 @@ def _is_number(text: str, dtype: Any) -> bool:
 
 def _checked(frame: Any, value: str) -> Any:
     """The three columns, ids as texts; raises `DataError` if they cannot be written."""
-    missing = [name for name in (*_KEY, value) if name not in getattr(frame, "columns", ())]
+    frame = tables.collected(frame)
+    there = tables.column_names(frame) if tables.is_table(frame) else []
+    missing = [name for name in (*_KEY, value) if name not in there]
     if missing:
         raise DataError(f"no column {', '.join(missing)}: name them query_id, doc_id and {value}")
-    chosen = frame[[*_KEY, value]].reset_index(drop=True)
+    chosen = tables.frame_of(frame, [*_KEY, value])
     chosen = chosen.assign(**{name: id_texts(chosen[name].tolist(), name) for name in _KEY})
     for name in _KEY:
         _require_word(chosen[name].unique(), name)

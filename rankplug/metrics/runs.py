@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import id_texts
+from rankplug.data import id_texts, tables
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import Ragged
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 Ties: TypeAlias = Literal["trec", "expected"]
 
-Table: TypeAlias = "pd.DataFrame | Mapping[str, Mapping[str, float]]"
-"""``query_id``, ``doc_id`` and a value, or nested dicts of values by query and document."""
+Table: TypeAlias = Any
+"""A table of pandas, polars or Arrow with ``query_id``, ``doc_id`` and a value; or nested dicts of
+values by query and document."""
 
 _ARGUMENTS = {"complete": Choice((True, False)), "ties": Choice(("trec", "expected"))}
 
@@ -63,7 +64,7 @@ def evaluate_run(
 
     Parameters
     ----------
-    qrels, run : DataFrame, or dict of dict
+    qrels, run : pandas, polars or Arrow table, or dict of dict
         Columns ``query_id``, ``doc_id`` and ``relevance`` or ``score``, as
         `rankplug.io.read_qrels` and `rankplug.io.read_run` return; or nested dicts, as pytrec_eval
         and ranx take.
@@ -173,17 +174,19 @@ def _frame(given: Any, value: str, what: str) -> pd.DataFrame:
         rows = [(query, doc, one) for query, docs in given.items() for doc, one in docs.items()]
         given = pd.DataFrame(rows, columns=["query_id", "doc_id", value])
     columns = ["query_id", "doc_id", value]
-    missing = [name for name in columns if name not in getattr(given, "columns", ())]
+    given = tables.collected(given)
+    there = tables.column_names(given) if tables.is_table(given) else []
+    missing = [name for name in columns if name not in there]
     if missing:
         raise DataError(f"{what}: no column {', '.join(missing)}; it needs {', '.join(columns)}")
-    frame: pd.DataFrame = given[columns].reset_index(drop=True)
+    frame = tables.frame_of(given, columns)
     texts = {name: id_texts(frame[name].tolist(), f"{what}: {name}") for name in columns[:2]}
     frame = frame.assign(**texts)
     numbers = pd.to_numeric(frame[value], errors="coerce").to_numpy(np.float64)
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise DataError(
-            f"{what}: {value} {given[value].iloc[row]!r} (row {row}) is no finite number"
+            f"{what}: {value} {frame[value].iloc[row]!r} (row {row}) is no finite number"
         )
     twice = np.flatnonzero(frame.duplicated(["query_id", "doc_id"]))
     if len(twice):

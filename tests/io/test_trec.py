@@ -6,6 +6,8 @@ import gzip
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,12 +61,18 @@ def test_what_is_written_is_read_back_bit_by_bit(tmp_path):
     assert (expected[found["doc_id"]].to_numpy() == found["score"].to_numpy()).all()
     for _, docs in found.groupby("query_id"):
         assert docs["score"].is_monotonic_decreasing
-    lines = gzip.decompress((tmp_path / "new" / "x.run.gz").read_bytes()).decode().splitlines()
+    text = gzip.decompress((tmp_path / "new" / "x.run.gz").read_bytes()).decode()
+    lines = text.splitlines()
     assert [line.split()[3] for line in lines] == ["1", "2", "3", "4"] * 3
     assert {line.split()[5] for line in lines} == {"mine"}
     qrels = pd.DataFrame({"query_id": ["a", "b"], "doc_id": ["x", "y"], "relevance": [2, -1]})
     write_qrels(qrels, tmp_path / "qrels")
     pd.testing.assert_frame_equal(read_qrels(tmp_path / "qrels"), qrels, check_dtype=False)
+    for form in (pl.from_pandas, pa.Table.from_pandas):
+        write_qrels(form(qrels), tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "qrels").read_bytes()
+        write_run(form(run), tmp_path / "new" / "y.run.gz", tag="mine")
+        assert gzip.decompress((tmp_path / "new" / "y.run.gz").read_bytes()).decode() == text
 
 
 def test_equal_scores_are_written_as_trec_eval_orders_them(tmp_path):

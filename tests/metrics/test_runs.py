@@ -5,6 +5,8 @@ from __future__ import annotations
 import ir_measures
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import pytrec_eval
 
@@ -107,6 +109,16 @@ def test_tables_and_dicts_are_the_same():
     shuffled = [frame.sample(frac=1, random_state=0) for frame in frames]
     expected = evaluate_run(qrels, run, MEASURES)
     assert evaluate_run(*shuffled, MEASURES) == pytest.approx(expected)
+    categories = [f.astype({"query_id": "category", "doc_id": "category"}) for f in shuffled]
+    for form in (
+        lambda frame: frame,
+        pl.from_pandas,
+        lambda frame: pl.from_pandas(frame).lazy(),
+        lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+        lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    ):
+        for given in (shuffled, categories):
+            assert evaluate_run(*map(form, given), MEASURES) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +128,8 @@ def test_tables_and_dicts_are_the_same():
         ({"a": {"x": 1}}, {"a": {"x": np.nan}}, "RR", DataError, "no finite number"),
         ({"a": {"x": "yes"}}, {"a": {"x": 1}}, "RR", DataError, "qrels: relevance 'yes'"),
         (pd.DataFrame({"qid": ["a"]}), {}, "RR", DataError, "no column query_id"),
+        ({"a": {"x": 1}}, pl.DataFrame({"doc_id": ["x"]}), "RR", DataError, "run: no column query"),
+        ({"a": {"x": 1}}, {"a": {None: 1.0}}, "RR", DataError, "run: doc_id is missing"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(qrels, run, metric, error, message):

@@ -72,7 +72,7 @@ def test_a_column_without_a_value_in_the_test_set_costs_no_figure(tmp_path):
             "sanity: false\n"
             "solvers:\n"
             "  - {solver: mapped, name: splines, params: {map: splines, C: 1e-3}}\n"
-            "  - {solver: mapped, name: both, params: {map: identity + splines, C: 1e-3}}\n"
+            "  - {solver: mapped, name: both, params: {map: identity + splines, C: 1e-3}}\n",
         )
     shapes = re.findall(r'aria-label="Shape of ([^"]+)"', page)
     assert sorted(shapes) == [f"{name}: {one}" for name in ("both", "splines") for one in "bc"]
