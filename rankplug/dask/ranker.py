@@ -19,15 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 from rankplug.dask.data import ClusterData
 from rankplug.dask.forms import lacks_queries, open_data, warn_of_one_query
 from rankplug.data import RankingData, Task, columns_of_features, tables
-from rankplug.estimators.base import (
-    SolverEstimator,
-    mean_of_defined,
-    model_to_go_on_from,
-    with_parameters,
-)
+from rankplug.estimators.base import SolverEstimator, model_to_go_on_from, with_parameters
 from rankplug.estimators.ranker import NO_RELEVANT_ROW, ndcg_of_queries
 from rankplug.estimators.watching import make_callback
 from rankplug.exceptions import DataError
+from rankplug.metrics import mean_of_defined
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.solver import Solver
 

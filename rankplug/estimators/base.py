@@ -24,7 +24,6 @@ from rankplug.exceptions import (
     nearest,
     warn_caller,
 )
-from rankplug.metrics import weighted_mean
 from rankplug.models import LabelLinearModel, LinearModel, Model, load_model
 from rankplug.solver import Data, Solver, SolverResult, make_solver
 
@@ -345,13 +344,3 @@ def _find_model(given: Any, name: str) -> Model:
             "or a fitted ranker"
         )
     return given
-
-
-def mean_of_defined(values: NDArray[np.float64], weights: NDArray[np.float64], what: str) -> float:
-    """The weighted mean of the values that are defined; raises `DataError` if none counts."""
-    if np.any(weights < 0):
-        raise DataError(f"sample_weight is negative at row {np.flatnonzero(weights < 0)[0]}")
-    mean = weighted_mean(values, weights)
-    if np.isnan(mean):
-        raise DataError(f"the score is undefined: no {what}, or only where sample_weight is zero")
-    return mean

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import LabelRankingData, Preferences, Task, read_preferences, real_vector, tables
 from rankplug.estimators.answers import check_k, split_columns, table_of_rows
-from rankplug.estimators.base import SolverEstimator, mean_of_defined, model_to_go_on_from
+from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError
-from rankplug.metrics import per_instance
+from rankplug.metrics import mean_of_defined, per_instance
 from rankplug.models import Model
 from rankplug.solver import Solver
 
@@ -212,7 +212,7 @@ class LabelRanker(SolverEstimator):
         weights = np.ones(len(scores))
         if sample_weight is not None:
             weights = real_vector(sample_weight, "sample_weight", len(scores))
-        return mean_of_defined(values, weights, "row prefers a label")
+        return mean_of_defined(values, weights, "the score is undefined: no row prefers a label")
 
     def _data(self, X: Any, Y: Any, like: LabelRankingData) -> LabelRankingData:
         """Data with the labels and features of the training data."""

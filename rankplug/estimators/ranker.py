@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import RankingData, Task, rank_in_queries, tables
 from rankplug.estimators.answers import check_k, split_columns, table_of_rows
-from rankplug.estimators.base import SolverEstimator, mean_of_defined, model_to_go_on_from
+from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError, DataWarning, warn_caller
-from rankplug.metrics import Ndcg, per_query
+from rankplug.metrics import Ndcg, mean_of_defined, measure_data
 from rankplug.solver import Solver
 
-NO_RELEVANT_ROW = "query has a relevant row"
+NO_RELEVANT_ROW = "the score is undefined: no query has a relevant row"
 
 
 class Ranker(SolverEstimator):
@@ -336,7 +336,7 @@ def ndcg_of_queries(
     data: RankingData, scores: NDArray[np.float64], *, graded: bool
 ) -> NDArray[np.float64]:
     """NDCG@10 of each query with the gain that suits the relevance, NaN if nothing is relevant."""
-    y, ndcg = data.relevance, Ndcg(10)
-    if not graded:
-        y, ndcg = data.linear_gains(), Ndcg(10, gain="linear")
-    return per_query(y, scores, data.qid, ndcg)[str(ndcg)]
+    if graded:
+        return measure_data(data, scores, Ndcg(10))["ndcg@10"].values
+    gains, ndcg = replace(data, relevance=data.linear_gains()), Ndcg(10, gain="linear")
+    return measure_data(gains, scores, ndcg)[str(ndcg)].values

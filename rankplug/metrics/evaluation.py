@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,24 @@ def weighted_mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> 
     defined = ~np.isnan(values)
     total = weights[defined].sum()
     return float(values[defined] @ weights[defined] / total) if total else np.nan
+
+
+def mean_of_defined(
+    values: NDArray[np.float64], weights: NDArray[np.float64], undefined: str
+) -> float:
+    """The weighted mean of the values that are defined.
+
+    Raises
+    ------
+    DataError
+        If a weight is negative; or, in the words of `undefined`, if no value counts.
+    """
+    if np.any(weights < 0):
+        raise DataError(f"sample_weight is negative at row {np.flatnonzero(weights < 0)[0]}")
+    mean = weighted_mean(values, weights)
+    if np.isnan(mean):
+        raise DataError(f"{undefined}, or only where sample_weight is zero")
+    return mean
 
 
 def per_query(
@@ -216,13 +234,7 @@ def measure_queries(
 ) -> dict[str, Measured]:
     """Values and weights of each metric; parameters and errors are those of `per_query`."""
     relevance, score = _vector(y, "relevance y"), _vector(scores, "scores")
-    if len(relevance) != len(score):
-        raise DataError(
-            f"lengths differ: y has {len(relevance)} values, scores has {len(score)}; "
-            "give one of each per row"
-        )
-    if not len(relevance):
-        raise DataError("no rows: there is nothing to evaluate")
+    _require_equal_lengths(relevance, score)
     query_ptr, _, order = group_queries(qid, len(relevance))
     if order is not None:
         relevance, score = relevance[order], score[order]
@@ -253,7 +265,9 @@ def measure_data(data: PreferenceData, scores: ArrayLike, metrics: Metrics) -> d
     `scores` have the shape of ``data.relevance``; errors are those of `per_query`.
     """
     if isinstance(data, RankingData):
-        return measure_queries(data.relevance, scores, data.qid, metrics)
+        score = _vector(scores, "scores")
+        _require_equal_lengths(data.relevance, score)
+        return _measure(data.relevance, score, data.query_ptr, metrics)
     return measure_instances(data.relevance, scores, metrics)
 
 
@@ -299,6 +313,16 @@ def _check_labels(relevance: NDArray[np.float64], metrics: Iterable[Metric]) -> 
             wrong.append(str(error))
     if wrong:
         raise DataError("; ".join(wrong))
+
+
+def _require_equal_lengths(relevance: NDArray[Any], scores: NDArray[Any]) -> None:
+    if len(relevance) != len(scores):
+        raise DataError(
+            f"lengths differ: y has {len(relevance)} values, scores has {len(scores)}; "
+            "give one of each per row"
+        )
+    if not len(relevance):
+        raise DataError("no rows: there is nothing to evaluate")
 
 
 def _vector(values: ArrayLike, what: str) -> NDArray[np.float64]:

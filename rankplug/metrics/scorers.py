@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from rankplug.data import RankingData, read_preferences, real_vector, tables
 from rankplug.exceptions import DataError
 from rankplug.metrics.base import Metric
-from rankplug.metrics.evaluation import measure_instances, measure_queries, weighted_mean
+from rankplug.metrics.evaluation import Measured, mean_of_defined, measure_data, measure_instances
 from rankplug.metrics.names import METRICS, parse_metric
 from rankplug.parameters import Optional
 
@@ -73,15 +73,12 @@ class RankingScorer:
         scores = np.asarray(estimator.predict(X), dtype=np.float64)
         last = _last_step(estimator)
         if scores.ndim == 2 and scores.shape[1] > 1:
-            mean = self._mean_over_rows(last, scores, y, sample_weight)
+            values, weights = self._measure_rows(last, scores, y, sample_weight)
         else:
             queries = self._queries(last, X, qid)
-            mean = self._mean_over_queries(scores.ravel(), y, queries, sample_weight)
-        if np.isnan(mean):
-            raise DataError(
-                f"{self.metric} is undefined: it has no value for any query, or only where "
-                "sample_weight is zero"
-            )
+            values, weights = self._measure_queries(scores.ravel(), y, queries, sample_weight)
+        undefined = f"{self.metric} is undefined: it has no value for any query"
+        mean = mean_of_defined(values, weights, undefined)
         return mean if self.metric.greater_is_better else -mean
 
     def set_score_request(
@@ -128,18 +125,19 @@ class RankingScorer:
             f"they are, make get_scorer({str(self.metric)!r}, qid=...)"
         )
 
-    def _mean_over_queries(
+    def _measure_queries(
         self, scores: Any, y: Any, qid: Any, sample_weight: ArrayLike | None
-    ) -> float:
-        # Of the data, only the queries and their weights count here.
+    ) -> Measured:
+        # Of the data, only relevance, queries and their weights count here.
         placeholder = np.zeros((len(scores), 1))
         data = RankingData.from_arrays(placeholder, y, qid, sample_weight=sample_weight)
-        values, weights = measure_queries(y, scores, qid, self.metric)[str(self.metric)]
-        return weighted_mean(values, weights * data.weights)
+        scores = scores if data.order is None else scores[data.order]
+        values, weights = measure_data(data, scores, self.metric)[str(self.metric)]
+        return Measured(values, weights * data.weights)
 
-    def _mean_over_rows(
+    def _measure_rows(
         self, last: Any, scores: Any, y: Any, sample_weight: ArrayLike | None
-    ) -> float:
+    ) -> Measured:
         known = getattr(last, "labels_", getattr(last, "classes_", None))
         known = np.arange(scores.shape[1]) if known is None else np.asarray(known)
         ranks, orders = getattr(last, "ranks_", False), getattr(last, "orders_", None)
@@ -147,7 +145,7 @@ class RankingScorer:
         values, weights = measure_instances(relevance, scores, self.metric)[str(self.metric)]
         if sample_weight is not None:
             weights = weights * real_vector(sample_weight, "sample_weight", len(scores))
-        return weighted_mean(values, weights)
+        return Measured(values, weights)
 
 
 def get_scorer(metric: str | Metric, *, qid: ArrayLike | None = None) -> RankingScorer:

@@ -185,6 +185,10 @@ def test_labels_are_scored_as_their_ranker_reads_them():
     assert 1 + top1(ranker, X, classes) == pytest.approx(ranker.score(X, classes))
     scores = cross_val_score(LabelRanker(random_state=0), X, texts, cv=3, scoring=scorer)
     assert scores.min() > 0.5
+    weight = np.where(np.arange(60) == 7, -1.0, 1.0)
+    for score in (ranker.score, lambda *args, **weights: top1(ranker, *args, **weights)):
+        with pytest.raises(DataError, match="sample_weight is negative at row 7"):
+            score(X, classes, sample_weight=weight)
 
 
 def test_names_and_objects():
