@@ -47,6 +47,23 @@ sanity: false
 tune: {n_trials: 100000, folds: 2}
 solvers: [tree-tron]
 """
+FOREST = (
+    SMALL
+    + """\
+solvers:
+  - solver: xgboost-pairwise
+    params: {n_estimators: 10000000}
+  - tree-tron
+"""
+)
+# Commands that would go on for ever.
+FOREVER = (
+    "tune endless.yaml --quiet --output out",
+    "tune endless.yaml --quiet --output out",
+    "run forest.yaml --quiet --output out",
+    "train forest.yaml --quiet --output out",
+    "compare forest.yaml --quiet --output out --seeds 2 --baseline tree-tron",
+)
 # Commands that can be given again after a kill, and what they leave.
 AGAIN = {
     "run": ("run small.yaml --quiet --output out", "out/report.html"),
@@ -88,6 +105,7 @@ def furnish(folder: Path) -> None:
 
     (folder / "small.yaml").write_text(RECIPE)
     (folder / "endless.yaml").write_text(ENDLESS)
+    (folder / "forest.yaml").write_text(FOREST)
     rng = np.random.default_rng(0)
     X, labels = rng.normal(size=(400, 3)), rng.integers(3, size=400)
     rows = [
@@ -186,23 +204,23 @@ def kill(folder: Path, number: int, random_: random.Random, seconds: float) -> s
 
 def interrupt(folder: Path, number: int, random_: random.Random, seconds: float) -> str:
     """Interrupt a command that would go on for ever."""
-    which = random_.choice((signal.SIGINT, signal.SIGTERM))
-    process = start(folder, "tune endless.yaml --quiet --output out")
+    which, command = random_.choice((signal.SIGINT, signal.SIGTERM)), random_.choice(FOREVER)
+    process = start(folder, command)
     signal_after(process, seconds, which)
     started = time.monotonic()
     status, told = finish(process)
     if status == -1000:
-        return f"LOST: {which.name} after {seconds:.1f} s: {told[:4000]}"
+        return f"LOST: {which.name} to {command} after {seconds:.1f} s: {told[:4000]}"
     if "Traceback" in told and status != -which:  # Python's own, before the command had loaded
-        return f"RAW: {which.name} after {seconds:.1f} s: {told[-1500:]}"
+        return f"RAW: {which.name} to {command} after {seconds:.1f} s: {told[-1500:]}"
     if status not in (128 + which, -which):
-        return f"STATUS {status}: {which.name} after {seconds:.1f} s: {told[-1500:]}"
+        return f"STATUS {status}: {which.name} to {command} after {seconds:.1f} s: {told[-1500:]}"
     if time.monotonic() - started > 60:
-        return f"SLOW: {time.monotonic() - started:.0f} s"
+        return f"SLOW: {command}: {time.monotonic() - started:.0f} s"
     if status == -which and "ending the command" not in told:
         return "ended before the command had loaded"
     if open_runs(folder):
-        return f"OPEN run after {which.name} after {seconds:.1f} s"
+        return f"OPEN run after {which.name} to {command} after {seconds:.1f} s"
     return f"ended by {which.name}"
 
 
