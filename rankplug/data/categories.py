@@ -301,7 +301,7 @@ def _list_column(table: Any, name: str, length: int | None, wrong: dict[str, str
     if length is not None and block.shape[1] != length:
         raise DataError(
             f"column {name!r} holds lists of {block.shape[1]} values, but the model was trained on "
-            f"lists of {length}"
+            f"lists of {length}, or the first rows have them"
         )
     return block
 

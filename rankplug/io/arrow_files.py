@@ -114,8 +114,9 @@ class ArrowFile(TableFile):
 
         if is_plain(self.stream):
             name = os.fsencode(self.file.path)
-            with suppress(OSError):  # where addresses are short, it is read instead
-                return pa.memory_map(name) if mapped else pa.OSFile(name)
+            if mapped:
+                with suppress(OSError):  # where addresses are short, it is read instead
+                    return pa.memory_map(name)
             return pa.OSFile(name)
         self.stream.seek(0)
         content = pa.BufferOutputStream()

@@ -66,6 +66,35 @@ def test_categories_and_lists_of_files_are_learnt(tmp_path, end):
 
 
 @ENDS
+def test_lists_of_files_are_prepared_as_they_are_read(tmp_path, end):
+    flat = pa.table({"list": [[1.0, 2.0], None] * 30, "wide": [[float(k)] * 3 for k in range(N)]})
+    for dtype, values in (("float32", VECTOR), ("float64", flat["list"])):
+        file = save(tmp_path, f"rows{end}", FRAME[["price", "label", "qid"]], vector=values,
+                    wide=flat["wide"])  # fmt: skip
+        made = prepare(file, tmp_path / dtype, dtype=dtype, progress=False).data()
+        read = read_data(file, dtype=dtype)
+        assert made.feature_names == read.feature_names
+        assert read.feature_names[1:4] == ("vector[0]", "vector[1]", "wide[0]")
+        np.testing.assert_array_equal(made.X, read.X)
+    for wrong, message in (
+        (pa.array([[1.0]] * 30 + [[1.0, 2.0]] * 30), "vector .lists of different lengths"),
+        (pa.array([[1.0, np.inf]] * N), r"infinity \(inf\) at row 0, column 1 \(vector\[1\]"),
+        (pa.array([["a"]] * N), "vector .list of something else than numbers"),
+        (pa.array([{"a": 1}] * N), "vector .dict"),
+    ):
+        file = save(tmp_path, f"rows{end}", FRAME[["label", "qid"]], vector=wrong)
+        with pytest.raises(DataError, match=f"rows{end} cannot be prepared: .*{message}"):
+            prepare(file, tmp_path / "wrong", progress=False)
+        assert not (tmp_path / "wrong").exists()
+    parts = [pa.array([[1.0]] * N), pa.array([[1.0, 2.0]] * N)]
+    files = [
+        save(tmp_path, f"{k}{end}", FRAME[["label", "qid"]], v=one) for k, one in enumerate(parts)
+    ]
+    with pytest.raises(DataError, match=f"1{end} cannot be prepared: .*lists of 2 values"):
+        prepare(files, tmp_path / "wrong", progress=False)
+
+
+@ENDS
 def test_test_data_have_the_codes_of_the_training(tmp_path, end):
     train = read_data(save(tmp_path, f"train{end}", vector=VECTOR))
     other = FRAME.assign(brand=pd.Categorical(["core", "new"] * (N // 2)))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Matrix, tables
+from rankplug.data import Matrix, as_matrix, read_features, tables
 from rankplug.data.queries import query_id_vector
 from rankplug.exceptions import DataError
 from rankplug.io.columns import open_table, require_one_weight
@@ -20,6 +21,8 @@ from rankplug.io.svmlight import DENSE_ABOVE, TextPosition, svmlight_blocks, to_
 from rankplug.io.table_files import Roles
 
 _CELLS_AT_ONCE = 1 << 20  # of a table: 8 MB as float64, of which a few copies are in memory
+
+_ROWS_TO_KNOW = 1000  # in which a list of a column tells how long all are
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,8 @@ class TextInput(Input):
 class TableInput(Input):
     """CSV, Parquet or Arrow files with the same columns."""
 
+    feature_names: tuple[str, ...]
+
     def __init__(
         self,
         files: Sequence[InputFile],
@@ -182,27 +187,45 @@ class TableInput(Input):
         self.format = format_
         self.roles = roles
         self.written_ids = format_ == "csv"
-        self.feature_names = roles.features
-        self.n_features = len(roles.features)
+        self.feature_names = self._names(empty[0].schema) if empty else roles.features
+        self.n_features = len(self.feature_names)
         self._id_type: np.dtype[Any] | None = None
         if empty and roles.ids is not None:
             ids = np.concatenate([tables.column(table, roles.ids) for table in empty])
             self._id_type = ids.dtype
 
+    def _names(self, schema: Any) -> tuple[str, ...]:
+        """The names of the features, several of a column of lists, as its first rows have them."""
+        import pyarrow as pa
+
+        lists = {
+            name for name in self.roles.features if pa.types.is_nested(schema.field(name).type)
+        }
+        if not lists:
+            return self.roles.features
+        with open_table(self.files[0], self.format) as opened:
+            table, _ = next(opened.batches(self.roles, _ROWS_TO_KNOW))
+        names: list[str] = []
+        for name in self.roles.features:
+            with _naming(self.files[0]):
+                names += read_features(table.select([name])).names if name in lists else [name]
+        return tuple(names)
+
     def _of_file(self, file: InputFile, start: Position) -> Iterator[Piece]:
         position = start
         weight, with_ids = self.roles.weight, self.roles.ids is not None
-        n_rows = max(1, _CELLS_AT_ONCE // len(self.roles.numbers))
+        names = self.feature_names
+        n_rows = max(1, _CELLS_AT_ONCE // (len(self.roles.numbers) + len(names)))
         with open_table(file, self.format) as opened:
             for table, fraction in opened.batches(self.roles, n_rows, start.rows):
-                try:
-                    features = tables.to_matrix(table, self.roles.features)
-                except DataError as error:
-                    raise DataError(f"{file} cannot be prepared: {error}") from None
+                with _naming(file):
+                    features = read_features(table, names, {}).matrix
+                    if names != self.roles.features:  # lists, whose values were not looked at
+                        as_matrix(features, names, allow_missing=True)
                 beside, place = self.companions[start.file], (position.rows, table.num_rows)
                 ids = beside.ids(*place, self._ids(file, table, position.rows))
                 told = beside.weights(*place)
-                known = {"width": len(self.roles.features), "has_ids": with_ids}
+                known = {"width": len(names), "has_ids": with_ids}
                 position = position.after(table.num_rows, features.size, **known)
                 yield Piece(
                     self._matrix(features),
@@ -232,6 +255,15 @@ class TableInput(Input):
             return query_id_vector(ids, len(ids))
         except DataError as error:
             raise DataError(f"{file}, counting rows from {first_row}: {error}") from None
+
+
+@contextmanager
+def _naming(file: InputFile) -> Iterator[None]:
+    """Errors of the block name the file."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{file} cannot be prepared: {error}") from None
 
 
 def _require_no_infinity(file: InputFile, piece: Piece) -> None:
