@@ -7,13 +7,14 @@ import sys
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from typing_extensions import override
 
 from rankplug.models import LinearModel
 from rankplug.objectives import TopProblem
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.optim.bracket import Bracket, Certified
 from rankplug.parameters import Positive, Real
-from rankplug.solver import Monitor, TopSolver
+from rankplug.solver import Monitor, SolverResult, TopSolver
 from rankplug.system.interruption import Overdue
 from rankplug_plugins.a2dm2.split import TopSplit
 
@@ -84,6 +85,11 @@ class A2dm2TopPush(TopSolver):
     relaxation: Annotated[float, Real(0, 2)] = 1.8
     tol: Positive = 5e-6
     clamp: bool = False
+
+    @override
+    def _keeps_promise(self, result: SolverResult) -> bool | None:
+        """None: what it certifies is that of problem (13), in `_Run`."""
+        return None
 
     def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
         n_rows = len(problem.weight) + int(problem.neg_ptr[-1])

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 from typing_extensions import override
 
-from rankplug.data import RankingData
-from rankplug.objectives import Hinge, SmoothedHinge
+from rankplug.objectives import Hinge, SmoothedHinge, centre_queries
 from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.bundle import Planes, bundle_method
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.smoothing import smoothed_newton
 from rankplug.parameters import Count, Positive
-from rankplug.shards import Shards, is_mapped
+from rankplug.shards import Shards
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint
-
-_SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
-_FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 
 
 class CuttingPlane(LinearPathSolver):
@@ -82,31 +76,10 @@ class CuttingPlane(LinearPathSolver):
 
     @override
     def _prepare(self, data: Data) -> Data:
-        smoothed = self.method == "smoothed-newton"
-        return _centre_queries(data) if smoothed and isinstance(data, RankingData) else data
+        return centre_queries(data) if self.method == "smoothed-newton" else data
 
     def _open_problem(self, shards: Shards) -> _HingeProblem:
         return _HingeProblem(self, shards)
-
-
-def _centre_queries(data: RankingData) -> RankingData:
-    """Rows less the mean of their query, if they lie far from 0 beside their distance from it.
-
-    The dual value of smoothed hinges is a difference of large numbers there. Features that are
-    sparse, or mapped from a file, are left as they are.
-    """
-    if not isinstance(data.X, np.ndarray) or is_mapped(data.X):
-        return data
-    mean = np.add.reduceat(data.X, data.query_ptr[:-1], axis=0, dtype=np.float64)
-    mean /= data.sizes[:, None]
-    rows = np.arange(0, data.n_samples, max(1, data.n_samples // _SAMPLE_ROWS))
-    origin = mean[data.row_query[rows]]
-    deviation = np.abs(data.X[rows] - origin).mean(axis=0)
-    far = (deviation > 0) & (np.abs(origin).mean(axis=0) > _FAR * deviation)
-    if not far.any():
-        return data
-    X = data.X - np.repeat(np.where(far, mean, 0.0), data.sizes, axis=0)
-    return replace(data, X=np.asarray(X, dtype=data.X.dtype))
 
 
 class _HingeProblem:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from typing_extensions import override
 
-from rankplug.objectives import SquaredHinge
-from rankplug.optim.bracket import OnIteration, Vector
+from rankplug.objectives import SquaredHinge, centre_queries
+from rankplug.optim.bracket import Bracket, OnIteration, Vector
 from rankplug.optim.newton_cg import Point, newton_cg
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
-from rankplug.solver import LinearPathSolver, Objective, PathPoint
+from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint, Status
+from rankplug.system.interruption import interrupted
+
+_DECADES = 8  # of C, from where hardly a pair is beyond its margin
 
 
 class TreeTron(LinearPathSolver):
@@ -28,17 +32,22 @@ class TreeTron(LinearPathSolver):
     ----------
     tol : float, default=1e-3
         Converged when ``|grad f(w)| <= tol |grad f(0)|``, from whatever point it started, and the
-        decrease of f that is left seems to be at most ``tol f(w)``.
+        duality gap is at most ``tol f(w)``.
     max_iter : int, default=100
         Most Newton steps.
     method : "newton" or "tron"
-        Newton-CG with a line search and preconditioner, or the paper's trust region.
+        Newton-CG with a line search and preconditioner, or the paper's trust region, which stops
+        by the gradient; where that proves too little, some steps of "newton" follow.
     C, preconditioner, reduction, n_threads
         See `LinearPathSolver`; the preconditioner is for "newton".
 
     Notes
     -----
-    The duality gap of the result is ``1/2 |grad f(w)|^2``, exact for this problem.
+    The duality gap of the result is ``1/2 |grad f(w)|^2``, which is certain for this problem.
+
+    With a huge C on data that can be separated, rounding errors may forbid any more progress before
+    that. Then the problem is solved once more by way of smaller C, whose minima are lower bounds
+    too; if not even that closes the gap, the status is "stopped" and a warning tells it.
 
     References
     ----------
@@ -61,6 +70,10 @@ class TreeTron(LinearPathSolver):
         """The squared hinge loss of pairs."""
         parameters = {"C": self.C, "reduction": self.reduction}
         return Objective("squared hinge loss of pairs", parameters)
+
+    @override
+    def _prepare(self, data: Data) -> Data:
+        return centre_queries(data)
 
     def _open_problem(self, shards: Shards) -> _SquaredHingeProblem:
         return _SquaredHingeProblem(self, SquaredHinge(shards))
@@ -88,20 +101,73 @@ class _SquaredHingeProblem:
         self._point = Point(w, value, self._loss.gradient())
 
     def minimise(self, C: float, report: OnIteration) -> PathPoint:
-        """Solve for this C; ``1/2 |grad f|^2`` bounds how far f is from its minimum."""
+        """Solve for this C; if rounding errors forbid that, by way of smaller ones."""
+        told = _Told(report, C)
+        status = self._descend(C, told)
+        bracket = Bracket(self._point)
+        self._certify(bracket, C, C)
+        stuck = status == "stopped" and told.going and not interrupted()
+        if stuck and bracket.relative_gap > self._solver.tol:
+            self.move_to(None)
+            for decade in range(_DECADES, -1, -1):
+                smaller = C / 10.0**decade
+                status = self._descend(smaller, told)
+                self._certify(bracket, C, smaller)
+                if not told.going or interrupted() or status == "max_iter":
+                    break
+            if bracket.w is not self._point:
+                self.move_to(bracket.w.w)
+            if status == "stopped" and bracket.relative_gap <= self._solver.tol:
+                status = "converged"
+        return PathPoint(bracket.w.w, bracket.objective, bracket.gap, told.n_iter, status)
+
+    def _descend(self, C: float, told: _Told) -> Status:
+        """Go to about the minimum for this C from where the loss stands."""
         solver = self._solver
-        rules: dict[str, Any] = {
-            "gradient_tol": solver.tol * C * self._gradient_at_zero,
-            "decrease_tol": solver.tol,
-            "max_iter": solver.max_iter,
-            "report": report,
-        }
+        gradient_tol = solver.tol * C * self._gradient_at_zero
+        status: Status = "converged"
         if solver.method == "tron":
-            found = tron(self._loss, C, self._point, **rules)
-        else:
-            rules["preconditioner"] = self._preconditioner
-            found = newton_cg(self._loss, C, self._point, **rules)
-        self._point = point = found.point
-        gradient = point.gradient(C)
-        gap = 0.5 * float(gradient @ gradient)
-        return PathPoint(point.w, point.objective(C), gap, found.n_iter, found.status)
+            rules = told.rules(C, solver.max_iter)
+            found = tron(self._loss, C, self._point, gradient_tol=gradient_tol, **rules)
+            self._point, status = found.point, found.status
+        if status == "converged":
+            found = newton_cg(
+                self._loss,
+                C,
+                self._point,
+                gradient_tol=gradient_tol,
+                gap_tol=solver.tol,
+                preconditioner=self._preconditioner,
+                **told.rules(C, solver.max_iter),
+            )
+            self._point, status = found.point, found.status
+        return status
+
+    def _certify(self, bracket: Bracket[Point], C: float, smaller: float) -> None:
+        """Take over the point for C, and the lower bound that it gives for a smaller one."""
+        point = self._point
+        bracket.offer(point, point.objective(C))
+        gradient = point.gradient(smaller)
+        bracket.raise_bound(point.objective(smaller) - 0.5 * float(gradient @ gradient))
+
+
+class _Told:
+    """Iterations of several runs, told as those of one that minimises for C."""
+
+    def __init__(self, report: OnIteration, C: float) -> None:
+        self._report, self._C = report, C
+        self.n_iter, self.going = -1, True
+
+    def rules(self, C: float, max_iter: int) -> dict[str, Any]:
+        """What a run for this C may do: what is left of the iterations, each of them told."""
+        first = max(self.n_iter, 0)
+
+        def report(n_iter: int, *, w: Vector, objective: float, **values: Any) -> bool:
+            if first + n_iter > self.n_iter:
+                half = 0.5 * float(w @ w)
+                value = objective if C == self._C else half + (objective - half) * (self._C / C)
+                self.n_iter = first + n_iter
+                self.going = self._report(self.n_iter, w=w, objective=value, **values)
+            return self.going and not interrupted()
+
+        return {"max_iter": max_iter - first, "report": report}

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from typing_extensions import override
 
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import PreferenceData
+from rankplug.data import PreferenceData, RankingData, to_dense
 from rankplug.shards import (
     Evaluate,
     Reduction,
@@ -24,6 +27,7 @@ from rankplug.shards import (
     Shard,
     Shards,
     Vector,
+    is_mapped,
     open_shards,
     pair_weights,
 )
@@ -42,6 +46,12 @@ def _hinge(pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
 def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficient: Vector) -> float:
     pairs.update(scores, band=width)
     return 0.5 / width * pairs.squared_hinge(scores, coefficient)
+
+
+AnyPairs = TypeVar("AnyPairs", bound=PreferenceData | RemoteRankingData)
+
+_SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
+_FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 
 
 class PairLoss:
@@ -238,6 +248,38 @@ def open_pairs(
     else:
         with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
             yield shards
+
+
+def centre_queries(data: AnyPairs) -> AnyPairs:
+    """Rows less the mean of their query, if they lie far from 0 beside their distance from it.
+
+    Pairs have the same differences, but products with the features lose no digits. Columns of
+    sparse features are centred where no row lacks them; labels, and features that are mapped from
+    a file or lie on a cluster, are left as they are.
+    """
+    X: Any = data.X
+    held = isinstance(X, np.ndarray) or sparse.issparse(X)
+    if not held or is_mapped(X) or not isinstance(data, RankingData):
+        return data
+    rows = np.arange(0, data.n_samples, max(1, data.n_samples // _SAMPLE_ROWS))
+    first = to_dense(X[data.query_ptr[data.row_query[rows]]]).astype(np.float64)
+    spread = np.abs(to_dense(X[rows]) - first).mean(axis=0)
+    far = (spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)
+    if sparse.issparse(X):
+        far &= np.bincount(X.indices, minlength=len(far)) == data.n_samples
+    columns = np.flatnonzero(far)
+    if len(columns) == 0:
+        return data
+    of_columns = to_dense(X[:, columns])
+    mean = np.add.reduceat(of_columns, data.query_ptr[:-1], axis=0, dtype=np.float64)
+    centred = of_columns - np.repeat(mean / data.sizes[:, None], data.sizes, axis=0)
+    X = X.copy()
+    if sparse.issparse(X):
+        X.sort_indices()
+        X.data[far[X.indices]] = centred.ravel()
+    else:
+        X[:, columns] = centred
+    return replace(data, X=X)
 
 
 def squared_hinge_objective(

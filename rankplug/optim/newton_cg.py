@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -35,10 +34,11 @@ MAX_CG_PRODUCTS = 1000
 """A guard: residuals that rounding keeps from falling would go on for ever."""
 ROUNDING = 1e-14
 """Relative changes of f below this, some tens of the machine's epsilon, say nothing."""
+_IDLE = 1e-3
+"""A gradient that shrinks by less, while f stays the same, shrinks by chance."""
 _SUFFICIENT_DECREASE = 0.01  # share of the slope's promise, as in LIBLINEAR's line search
 _MAX_HALVINGS = 40  # 2^-40 is 1e-12: shorter steps drown in rounding errors
 _CG_SHARE_OF_GOAL = 0.5  # of the gradient asked for; the rest is for the model's error
-_LARGE_DECREASE = 10.0  # times what may be left: then the next step may bring more than that
 
 
 class LinearLoss(MovingLoss, Protocol):
@@ -100,7 +100,7 @@ def newton_cg(
     start: Point,
     *,
     gradient_tol: float,
-    decrease_tol: float = math.inf,
+    gap_tol: float = math.inf,
     max_iter: int,
     preconditioner: Preconditioner,
     report: OnIteration,
@@ -109,7 +109,8 @@ def newton_cg(
 
     An iteration
 
-    1. reports value and gradient, and ends if both say that little is left (`is_settled`);
+    1. reports value and gradient, and ends if the gradient is small and proves that f is close to
+       its minimum, of which ``1/2 |grad f|^2`` is a bound;
     2. solves for the Newton direction by preconditioned conjugate gradients, not exactly;
     3. halves the step until f decreases enough, by scores that the products have yielded;
     4. moves there, and reads the features once for the new gradient.
@@ -122,8 +123,8 @@ def newton_cg(
     start : Point
     gradient_tol : float
         Stop when the norm of the gradient of f is at most this,
-    decrease_tol : float
-        and f seems to be within this share of itself above its minimum, see `is_settled`.
+    gap_tol : float
+        and f is certainly within this share of itself above its minimum.
     max_iter : int
     preconditioner : Preconditioner
     report : callable
@@ -140,19 +141,15 @@ def newton_cg(
         going = report(
             n_iter, w=point.w, objective=value, gradient_norm=norm, n_passes=loss.n_passes
         )
-        if norm <= gradient_tol:
-            decrease = None if last is None else last[0] - value
-            promise = partial(_predict_decrease, preconditioner, C, gradient)
-            if is_settled(value, norm, promise, decrease, decrease_tol):
-                return Minimum(point, n_iter, "converged")
+        goal = gradient_tol if norm > gradient_tol else math.sqrt(2.0 * gap_tol * abs(value))
+        if norm <= min(goal, gradient_tol):
+            return Minimum(point, n_iter, "converged")
         if not going or has_stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        # Below its tolerance the gradient says nothing about how far to solve.
-        gradient_goal = _CG_SHARE_OF_GOAL * gradient_tol if norm > gradient_tol else 0.0
         try:
-            moved = _take_step(loss, C, point, preconditioner, gradient_goal)
+            moved = _take_step(loss, C, point, preconditioner, _CG_SHARE_OF_GOAL * goal)
         except Overdue:
             moved = None
         if moved is None:
@@ -175,48 +172,15 @@ def _take_step(
     return Point(point.w + length * direction, loss_value, loss.gradient())
 
 
-def is_settled(
-    value: float,
-    norm: float,
-    promise: Callable[[], float],
-    decrease: float | None,
-    decrease_tol: float,
-) -> bool:
-    """Whether f is close to its minimum, as far as can be told.
-
-    A small gradient alone does not say so: where most pairs have lost their loss, f is small too
-    and hardly curved. Certain is the bound ``1/2 |grad f|^2``. Otherwise `decrease`, that of the
-    last step if there was one, has to be small, or not large and also `promise()`, that which a
-    quadratic model expects of the next.
-    """
-    enough = decrease_tol * abs(value)
-    if 0.5 * norm * norm <= enough or (decrease is not None and decrease <= enough):
-        return True
-    if decrease is not None and decrease > _LARGE_DECREASE * enough:
-        return False
-    return promise() <= enough
-
-
-def _predict_decrease(preconditioner: Preconditioner, C: float, gradient: Vector) -> float:
-    return 0.5 * float(gradient @ preconditioner.at(C)(gradient))
-
-
 def has_stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:
     """Whether rounding errors rule: neither f nor the norm of its gradient went down."""
-    return last is not None and value >= last[0] * (1 - ROUNDING) and norm >= last[1]
+    return last is not None and value >= last[0] * (1 - ROUNDING) and norm >= last[1] * (1 - _IDLE)
 
 
 def require_finite(number: float) -> float:
     """The number itself; `FloatingPointError` if it is infinite or NaN."""
     if not math.isfinite(number):
         raise FloatingPointError("a norm or curvature is too large for floating point")
-    return number
-
-
-def require_positive(number: float) -> float:
-    """The number itself; `FloatingPointError` if it is 0, which underflow makes, or not finite."""
-    if not 0.0 < number < math.inf:
-        raise FloatingPointError("a curvature is too large or too small for floating point")
     return number
 
 
@@ -230,8 +194,8 @@ def _solve_for_direction(
     """Conjugate gradients on ``(I + C H) p = -gradient``.
 
     They stop at a tenth of the first residual, in the preconditioner's norm, or when the
-    quadratic model promises a gradient of at most `gradient_goal`; also when interrupted, as
-    wherever they stop the direction is one of descent.
+    quadratic model promises a gradient of at most `gradient_goal`; also when interrupted, or where
+    rounding errors rule, as wherever they stop the direction is one of descent.
     """
     precondition = preconditioner.at(C)
     p = np.zeros_like(gradient)
@@ -245,7 +209,10 @@ def _solve_for_direction(
         loss_product = loss.hessian_product(search)
         preconditioner.observe(search, loss_product)
         product = search + C * loss_product
-        step = square / require_positive(float(search @ product))
+        curvature = require_finite(float(search @ product))
+        if curvature <= 0.0:  # by rounding errors or underflow
+            break
+        step = square / curvature
         p += step * search
         loss.extend_direction(step)
         residual -= step * product

@@ -11,8 +11,6 @@ References
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from rankplug.optim.bracket import OnIteration, Vector
@@ -24,9 +22,7 @@ from rankplug.optim.newton_cg import (
     Minimum,
     Point,
     has_stalled,
-    is_settled,
     require_finite,
-    require_positive,
 )
 from rankplug.system.interruption import Overdue, interrupted
 
@@ -42,12 +38,11 @@ def tron(
     start: Point,
     *,
     gradient_tol: float,
-    decrease_tol: float = math.inf,
     max_iter: int,
     report: OnIteration,
 ) -> Minimum:
-    """Minimise ``1/2 w.w + C loss(X w)``; parameters as for `newton_cg`."""
-    point, last, decrease = start, None, None
+    """Minimise ``1/2 w.w + C loss(X w)`` to a small gradient; parameters as for `newton_cg`."""
+    point, last = start, None
     radius = float(np.linalg.norm(point.gradient(C)))
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
@@ -55,7 +50,7 @@ def tron(
         going = report(
             n_iter, w=point.w, objective=value, gradient_norm=norm, n_passes=loss.n_passes
         )
-        if norm <= gradient_tol and is_settled(value, norm, lambda: 0.0, decrease, decrease_tol):
+        if norm <= gradient_tol:
             return Minimum(point, n_iter, "converged")
         if not going or has_stalled(last, value, norm):
             return Minimum(point, n_iter, "stopped")
@@ -76,7 +71,7 @@ def tron(
             if not negligible:
                 radius = _update_radius(radius, length, slope, actual, predicted)
             if negligible or actual < _ETA[0] * predicted:
-                last, decrease = (value, norm), -actual
+                last = value, norm
                 loss.accept()
                 point = Point(w, loss_value, loss.gradient())
         except Overdue:
@@ -114,7 +109,10 @@ def _solve_within(
     loss.start_direction()
     for _ in range(MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)
-        alpha = square / require_positive(float(search @ product))
+        curvature = require_finite(float(search @ product))
+        if curvature <= 0.0:  # by rounding errors or underflow
+            break
+        alpha = square / curvature
         if np.linalg.norm(step + alpha * search) > radius:
             alpha = _reach_boundary(step, search, radius)
             square = 0.0

@@ -284,10 +284,12 @@ class Solver(Declared, ABC):
         status = result.status
         if status == "stopped" and (monitor.interruption is not None or interrupted()):
             status = monitor.interruption or "stopped"
-        elif status == "stopped" and self._is_within_tolerance(result):
-            status = "converged"
-        elif status in ("stopped", "max_iter"):
-            self._warn_of_no_convergence(result)
+        else:
+            kept = self._keeps_promise(result)
+            if status in ("stopped", "converged") and kept is not None:
+                status = "converged" if kept else "stopped"
+            if status in ("stopped", "max_iter"):
+                self._warn_of_no_convergence(result)
         reason = self._explain_vanishing(result, monitor, data) if self.tags.learns else None
         if reason is not None:
             warn_caller(f"{self.name}: {reason}")
@@ -306,19 +308,24 @@ class Solver(Declared, ABC):
             evals=monitor.finished_evals(result.model),
         )
 
-    def _is_within_tolerance(self, result: SolverResult) -> bool:
-        """Whether the certified gap is at most the share `tol` of the objective."""
+    def _keeps_promise(self, result: SolverResult) -> bool | None:
+        """Whether the certificate proves what "converged" promises; None if there is none.
+
+        By default: the certified gap is at most the share `tol` of the objective. This alone, not
+        what the solver believes, decides between "converged" and "stopped". A solver whose
+        tolerance is one of something else, which it certifies itself, overrides it.
+        """
         tol = self.get_params(deep=False).get("tol")
         if tol is None or result.objective is None or result.duality_gap is None:
-            return False
-        return bool(result.duality_gap <= tol * abs(result.objective))
+            return None
+        return bool(result.duality_gap <= tol * abs(result.objective) * (1.0 + _ROUNDING))
 
     def _warn_of_no_convergence(self, result: SolverResult) -> None:
         """Say how far a solver came that ran out of iterations or of digits."""
         reached = {"objective": result.objective, "duality gap": result.duality_gap}
         values = ", ".join(f"{k} {v:.6g}" for k, v in reached.items() if v is not None)
         why, remedy = "", f"raise {self.iteration_limit} or tol, "
-        if result.status == "stopped":
+        if result.status != "max_iter":
             why, remedy = ", as rounding errors allow no more progress,", "raise tol, "
         warn_caller(
             f"{self.name} stopped after {result.n_iter} iterations{why} before reaching its "

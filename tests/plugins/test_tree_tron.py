@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import maxabs_scale
 
@@ -53,7 +54,8 @@ def test_agrees_with_listed_pairs(arrays, C, params):
     scale = 2 * C * np.linalg.norm(differences.T @ weight) + 1e-12
     assert np.linalg.norm(gradient) <= 1e-5 * scale
     gap = value - squared_hinge_dual(differences, weight, C, result.model.coef)
-    assert result.duality_gap == pytest.approx(gap, rel=1e-3, abs=1e-7 * (1 + value))
+    # Where rounding errors outweigh that gap, a smaller C yields a better one.
+    assert result.duality_gap <= gap * (1 + 1e-3) + 1e-7 * (1 + value)
 
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
@@ -229,3 +231,28 @@ def test_converged_means_close_to_the_minimum_on_nearly_separable_data(method, C
     best = solve(data, C)
     assert (result.status, best.status) == ("converged", "converged")
     assert result.objective <= best.objective * (1 + 5e-3)
+
+
+@by_method
+def test_converged_means_a_certified_gap_where_c_is_huge(params):
+    """Twelve rows in sixty dimensions: rounding outweighs the last steps of Newton's method."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(12, 60)), rng.integers(0, 3, 12)
+    data = RankingData.from_arrays(X, y, np.arange(12) % 2)
+    result = solve(data, 1e6, tol=1e-6, max_iter=2000, **params)
+    assert result.status == "converged"
+    assert result.duality_gap <= 1e-6 * result.objective
+    assert result.objective == pytest.approx(0.05456003, rel=1e-6)
+
+
+@by_method
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_columns_far_from_0_lose_no_digits(params, kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
+    qid = np.arange(60) % 4
+    far = X + 1e6 * qid[:, None]
+    near, moved = (RankingData.from_arrays(kind(Z), y, qid) for Z in (X, far))
+    here, there = (solve(data, tol=1e-6, **params) for data in (near, moved))
+    assert there.status == "converged"
+    np.testing.assert_allclose(there.model.coef, here.model.coef, rtol=1e-3, atol=1e-6)

@@ -225,7 +225,9 @@ def test_an_end_by_rounding_errors_warns_at_the_call():
 
 
 class Stuck(Counting):
-    """Ends after a step, as if rounding errors ruled."""
+    """Ends after a step, as if rounding errors ruled, or as if all were well."""
+
+    ends: ClassVar = "stopped"
 
     parameters: ClassVar = {**Counting.parameters, "tol": Real(0), "gap": Real(0)}
 
@@ -236,7 +238,11 @@ class Stuck(Counting):
 
     def _solve(self, data, init, monitor, rng, valid=None):
         result = super()._solve(data, init, monitor, rng, valid)
-        return dataclasses.replace(result, status="stopped", objective=7.0, duality_gap=self.gap)
+        return dataclasses.replace(result, status=self.ends, objective=7.0, duality_gap=self.gap)
+
+
+class Sure(Stuck):
+    ends: ClassVar = "converged"
 
 
 def test_a_stop_that_somebody_asked_for_does_not_warn(data):
@@ -246,12 +252,13 @@ def test_a_stop_that_somebody_asked_for_does_not_warn(data):
         assert Stuck().solve(data, time_limit=1e-9).status == "time_limit"
 
 
-def test_an_end_by_rounding_errors_within_the_tolerance_is_convergence(data):
+@pytest.mark.parametrize("solver", [Stuck, Sure])
+def test_the_certificate_says_what_is_convergence(data, solver):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Stuck(gap=0.007).solve(data).status == "converged"
+        assert solver(gap=0.007).solve(data).status == "converged"
     with pytest.warns(ConvergenceWarning, match="gap 0.0071"):
-        assert Stuck(gap=0.0071).solve(data).status == "stopped"
+        assert solver(gap=0.0071).solve(data).status == "stopped"
 
 
 def noisy_documents():
