@@ -257,7 +257,7 @@ def centre_queries(data: AnyPairs) -> AnyPairs:
     sparse features are centred where no row lacks them; labels, and features that are mapped from
     a file or lie on a cluster, are left as they are.
     """
-    X: Any = data.X
+    X: Any = getattr(data, "X", None)  # rows on a cluster lie elsewhere
     held = isinstance(X, np.ndarray) or sparse.issparse(X)
     if not held or is_mapped(X) or not isinstance(data, RankingData):
         return data
