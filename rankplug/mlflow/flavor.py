@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.metadata import entry_points, version
+from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 
 from rankplug import __version__
 from rankplug.exceptions import ParameterError
+from rankplug.maps import MappedModel
 from rankplug.mlflow import _private
 from rankplug.mlflow.pyfunc import (
     ScoringModel,
@@ -307,23 +308,24 @@ def _write_environment(
 
 
 def _requirements(trained: Model, folder: Path | None) -> list[str]:
-    """The defaults, what the model needs, and the packages whose entry points read its kinds.
+    """The defaults, what the model needs, and the packages whose entry points read it.
 
     Of rankplug and these packages, those that no index has are written to the folder.
     """
-    points = entry_points(group="rankplug.models")
-    readers = [point for kind in _kinds(trained) for point in points.select(name=kind)]
-    packages = {point.dist.name for point in readers if point.dist is not None} - {"rankplug"}
+    readers = [point.dist.name for point in _readers(trained) if point.dist is not None]
+    packages = {*readers} - {"rankplug"}
     wheels = [] if folder is None else wheels_of(["rankplug", *sorted(packages)])
     options = [wheel.write(folder) for wheel in wheels if folder is not None]
     more = sorted({*packages, *trained.requires} - {"rankplug"})
     return options + get_default_pip_requirements() + [_pin(name) for name in more]
 
 
-def _kinds(model: Any) -> Iterator[str]:
-    """The kind of the model, and of the model that it scales features for."""
+def _readers(model: Any) -> Iterator[EntryPoint]:
+    """The entry points of the model, of its maps, and of the models that it wraps."""
     while isinstance(model, Model):
-        yield model.kind
+        yield from entry_points(group="rankplug.models", name=model.kind)
+        for part in model.map.parts if isinstance(model, MappedModel) else ():
+            yield from entry_points(group="rankplug.maps", name=part.kind)
         model = getattr(model, "model", None)
 
 

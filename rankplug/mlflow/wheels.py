@@ -110,7 +110,10 @@ def _is_from_index(dist: Distribution) -> bool:
     if dist.read_text("direct_url.json") is not None or "+" in dist.version:
         return False
     here = {Path(str(dist.locate_file(name))).resolve() for name in _top_level(dist)}
-    return all(Path(root).resolve() in here for _, root in _roots(dist))
+    try:
+        return all(Path(root).resolve() in here for _, root in _roots(dist))
+    except _NotPackedError:  # a namespace, which is imported from wherever it has parts
+        return True
 
 
 def _wheel(dist: Distribution) -> Wheel:

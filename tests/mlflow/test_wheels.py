@@ -132,7 +132,40 @@ def test_packages_from_elsewhere_are_packed_as_they_were_installed(tmp_path, mon
 
 def test_packages_from_an_index_are_not_packed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(installed(tmp_path))
-    assert wheels.wheels_of(["plug", "numpy", "not-installed"]) == []
+    packages = installed(tmp_path, name="named")
+    (packages / "named" / "__init__.py").unlink()  # a namespace package
+    assert wheels.wheels_of(["plug", "named", "numpy", "not-installed"]) == []
+
+
+PLUG = """\
+from rankplug_plugins.maps import IdentityMap
+
+class Same(IdentityMap.fitted):
+    kind = "same"
+
+class SameMap(IdentityMap):
+    name = "same"
+    fitted = Same
+
+    def _fit(self, fitting):
+        same = super()._fit(fitting)
+        same.__class__ = Same
+        return same
+"""
+
+
+def test_the_package_of_a_map_goes_along_with_its_models(tmp_path, monkeypatch):
+    direct = {"url": "file:///src/mapping", "dir_info": {}}
+    packages = installed(tmp_path, name="mapping", direct=direct, **{"__init__.py": PLUG})
+    points = packages / "mapping-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[rankplug.maps]\nsame = mapping:SameMap\n")
+    monkeypatch.syspath_prepend(packages)
+    model = Ranker("mapped", map="same + splines").fit(X, Y, qid=QID)
+    rankplug.mlflow.save_model(model, tmp_path / "saved")
+    lines = requirements(tmp_path / "saved")
+    assert "mapping==1.0" in lines
+    (wheel,) = (tmp_path / "saved").glob("wheels/*/mapping-1.0+w*.whl")
+    assert f"--find-links={wheel.parent.relative_to(tmp_path / 'saved')}" in lines
 
 
 def test_what_was_packed_once_is_packed_again(tmp_path, monkeypatch):
