@@ -281,7 +281,7 @@ class LogGuard:
                 return step(*args, **kwargs)
         except Exception as error:
             self._in_trouble = True
-            self.lost |= not isinstance(error, RankplugError)
+            self.lost |= isinstance(error, TrackingError) or not isinstance(error, RankplugError)
             self._report(f"{type(error).__name__}: {first_line(error)}")
             return None
 

@@ -16,6 +16,7 @@ from scipy import sparse
 
 import rankplug.mlflow
 from rankplug import LabelRankingData, RankingData, make_solver, runner
+from rankplug.cli.running import exit_status
 from rankplug.exceptions import ParameterError
 from rankplug.mlflow.run import dataset_inputs
 from rankplug.mlflow.store import TrackingError
@@ -607,11 +608,13 @@ def test_repetitions_are_steps_of_a_metric(store, tmp_path):
     assert len(client_of(observer).get_run(child.info.run_id).outputs.model_outputs) == 1
 
 
-def test_a_store_that_is_lost_before_tuning_costs_no_results(store, tmp_path, monkeypatch):
-    losing = Losing(monkeypatch, "log_batch", "search_runs")
+@pytest.mark.parametrize("calls", [("log_batch", "search_runs"), ("search_runs",)])
+def test_a_store_that_is_lost_before_tuning_costs_no_results(store, tmp_path, monkeypatch, calls):
+    losing = Losing(monkeypatch, *calls)
     observer = MlflowObserver(tmp_path, store)
     tuned = replace(SMALL, tune=Tune(n_trials=2))
     with pytest.warns(RuntimeWarning, match="server gone"):
         report = runner.run(tuned, observer=[observer, losing], output=tmp_path, progress=False)
     assert not report.failed
     assert report.outcomes[0].tuning.n_trials == 2
+    assert exit_status(report, observer) == 3
