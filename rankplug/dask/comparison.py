@@ -18,7 +18,7 @@ from rankplug.dask.data import ClusterData
 from rankplug.dask.forms import Given, lacks_queries, open_data, unpack, warn_of_one_query
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, RankplugError, UnknownNameError
-from rankplug.metrics import parse_metric
+from rankplug.metrics import parse_metric, parse_metrics
 from rankplug.metrics.evaluation import Measured, measure_queries
 from rankplug.models import Model, predict_data, scaled_model
 from rankplug.report import Outcome, Report
@@ -34,7 +34,7 @@ def compare(
     train: Given,
     test: Given,
     *,
-    metrics: Sequence[str] = ("ndcg@10",),
+    metrics: str | Sequence[str] = "ndcg@10",
     baseline: str | None = None,
     name: str = "cluster",
     seed: int = 0,
@@ -55,7 +55,7 @@ def compare(
         With the same features: data on the cluster; ``(X, y, qid)`` of Dask collections, with
         ``sample_weight`` behind it if there are weights, or ``(X, y)`` with a column ``qid`` in X;
         or a prepared folder that every worker sees.
-    metrics : sequence of str
+    metrics : str or sequence of str
         Names of `rankplug.metrics`; the first is what is tested.
     baseline : str, optional
         Which of the solvers the others are compared with; by default "xgboost-pairwise" if it is
@@ -89,7 +89,7 @@ def compare(
     >>> print(rankplug.report.to_text(report))  # doctest: +SKIP
     """
     chosen = _by_name(solvers)
-    names = tuple(str(parse_metric(metric)) for metric in metrics)
+    names = tuple(map(str, parse_metrics(metrics).values()))
     baseline = _baseline(baseline, list(chosen))
     given = {"train": unpack(train, "train"), "test": unpack(test, "test")}
     with ExitStack() as stack:

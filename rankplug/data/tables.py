@@ -57,6 +57,11 @@ def column_names(table: Any) -> list[str]:
     return [str(name) for name in names]
 
 
+def listed(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Several names; a text is one of them, not its letters."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def is_unnamed(name: str) -> bool:
     """Whether a column has no name of its own, as an index that was written along."""
     return _UNNAMED.fullmatch(name) is not None

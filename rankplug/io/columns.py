@@ -202,7 +202,7 @@ def label_roles(
     like: Sequence[str] | None,
 ) -> Roles:
     """Roles of the columns of label-ranking data; see `rankplug.io.read_label_data`."""
-    label_names = [labels] if isinstance(labels, str) else list(labels)
+    label_names = tables.listed(labels)
     missing = [name for name in label_names if name not in names]
     wrong = [_unknown(missing, names, "labels=...")] if missing else []
     if not label_names or len(set(label_names)) < len(label_names):
@@ -211,7 +211,7 @@ def label_roles(
     _raise_all(wrong + more)
     if isinstance(labels, str):
         return Roles(chosen, ids=labels)
-    return Roles(chosen, tuple(label_names), partial=True)
+    return Roles(chosen, label_names, partial=True)
 
 
 def _features(
@@ -221,8 +221,8 @@ def _features(
     others = [name for name in names if name not in used and not tables.is_unnamed(name)]
     if features is None and like is None:
         return tuple(others), [] if others else ["no column is left for the features"]
-    given = [features] if isinstance(features, str) else features
-    chosen = list(() if like is None else columns_of_features(like, names)) or list(given or ())
+    given = tables.listed(features or ())
+    chosen = list(() if like is None else columns_of_features(like, names)) or list(given)
     missing = [name for name in chosen if name not in names]
     wrong = [_unknown(missing, names, "features=[...]")] if missing else []
     wrong += [f"column {name!r} has two roles" for name in chosen if name in used]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rankplug.data import tables
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.batches import read_batches
 from rankplug.io.prepared.npy import Bar
@@ -100,7 +101,7 @@ def predict_file(
     """
     import pyarrow as pa
 
-    makes_run = is_run(Path(out))
+    makes_run, ids = is_run(Path(out)), None if ids is None else tables.listed(ids)
     if makes_run and ids is not None and len(ids) != 1:
         raise ParameterError(f"id: a run has one id for each document, not {', '.join(ids)}")
     batches = read_batches(

@@ -58,7 +58,7 @@ from rankplug.metrics.evaluation import (
     weighted_mean,
 )
 from rankplug.metrics.gain import MeanNdcg, Ndcg
-from rankplug.metrics.names import METRICS, parse_metric
+from rankplug.metrics.names import METRICS, parse_metric, parse_metrics
 from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
 from rankplug.metrics.runs import MeasuredRun, evaluate_run, measure_run
 from rankplug.metrics.scorers import RankingScorer, get_scorer, get_scorer_names
@@ -110,6 +110,7 @@ __all__ = [
     "measure_queries",
     "measure_run",
     "parse_metric",
+    "parse_metrics",
     "per_instance",
     "per_query",
     "summarize_label_ranking",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,8 @@ from rankplug.data import PreferenceData, RankingData, group_queries, real_array
 from rankplug.exceptions import DataError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import Ragged, split_into_blocks
-from rankplug.metrics.names import parse_metric
+from rankplug.metrics.names import Metrics, parse_metrics
 from rankplug.parameters import Integer, Real, check_parameters
-
-Metrics: TypeAlias = str | Metric | Iterable[str | Metric]
 
 _INTERVAL = {"level": Real(0, 1), "n_resamples": Integer(1), "seed": Integer(0)}
 _CELLS = 1 << 22  # numbers of a batch of resamples: 32 MB
@@ -277,9 +275,7 @@ def _measure(
     query_ptr: NDArray[np.int64],
     metrics: Metrics,
 ) -> dict[str, Measured]:
-    several = [metrics] if isinstance(metrics, str | Metric) else metrics
-    by_name = {str(metric): parse_metric(metric) for metric in several}
-    return measure_blocks(relevance, scores, query_ptr, by_name)
+    return measure_blocks(relevance, scores, query_ptr, parse_metrics(metrics))
 
 
 def measure_blocks(

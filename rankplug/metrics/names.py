@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 from rankplug.exceptions import ParameterError, UnknownNameError
 from rankplug.metrics.base import Metric
@@ -56,6 +56,8 @@ _SPELLINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "pos_at_top": ("pos@top", {}),
 }
 """Names in small letters: ours, and the options that make it what is meant."""
+
+Metrics: TypeAlias = str | Metric | Iterable[str | Metric]
 
 _SYNTAX = re.compile(r"(?P<head>[^\[\]]+)(\[(?P<options>[^\[\]]*)\])?")
 
@@ -112,6 +114,12 @@ def parse_metric(metric: str | Metric) -> Metric:
         name, cutoff, implied = _read_foreign(syntax["head"].strip(), name)
     options = implied | _read_options(name, syntax["options"] or "")
     return METRICS[name](**_read_cutoff(name, cutoff), **options)
+
+
+def parse_metrics(metrics: Metrics) -> dict[str, Metric]:
+    """Metrics by the names that they are given; a text is one. Raises as `parse_metric`."""
+    several = [metrics] if isinstance(metrics, str | Metric) else metrics
+    return {str(metric): parse_metric(metric) for metric in several}
 
 
 def _read_foreign(head: str, unknown: str) -> tuple[str, str | None, dict[str, Any]]:

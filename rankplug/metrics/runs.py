@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -13,8 +13,8 @@ from rankplug.data import id_texts, tables
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.blocks import Ragged
-from rankplug.metrics.evaluation import Measured, Metrics, measure_blocks
-from rankplug.metrics.names import METRICS, parse_metric
+from rankplug.metrics.evaluation import Measured, measure_blocks
+from rankplug.metrics.names import METRICS, Metrics, parse_metrics
 from rankplug.parameters import Choice, check_parameters
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def measure_run(
 ) -> MeasuredRun:
     """Values by query; parameters and errors are those of `evaluate_run`."""
     check_parameters("evaluation of a run", _ARGUMENTS, {"complete": complete, "ties": ties})
-    by_name = {name: _of_runs(metric) for name, metric in _named(metrics).items()}
+    by_name = {name: _of_runs(metric) for name, metric in parse_metrics(metrics).items()}
     judged = _frame(qrels, "relevance", "qrels")
     scored = _frame(run, "score", "run")
     queries = judged["query_id"].unique()
@@ -148,11 +148,6 @@ def measure_run(
         n_unjudged=int(joined["relevance"].isna().sum()),
         n_without_relevant=len(queries) - int(has_relevant),
     )
-
-
-def _named(metrics: Metrics) -> dict[str, Metric]:
-    several: Iterable[str | Metric] = [metrics] if isinstance(metrics, str | Metric) else metrics
-    return {str(metric): parse_metric(metric) for metric in several}
 
 
 def _of_runs(metric: Metric) -> Metric:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rankplug.exceptions import ParameterError, RankplugError, UnknownNameError
+from rankplug.exceptions import RankplugError, UnknownNameError
 from rankplug.io.frames import arrow_table, write_frame
-from rankplug.metrics import parse_metric
+from rankplug.metrics import parse_metrics
 from rankplug.mlflow.models_folder import ModelsFolder
 from rankplug.mlflow.store import resolve_tracking_uri
 from rankplug.mlflow.tracking import MlflowObserver
+from rankplug.parameters import Integer, Optional, Parameter, check_parameters
 from rankplug.recipe import (
     Compare,
     Entry,
     OneFile,
     Recipe,
     Tune,
+    find_wrong_name,
     first_recipe,
-    is_name,
     parse_recipe,
 )
 from rankplug.report import REPORT_FILES, Report, to_text
@@ -41,15 +42,37 @@ from rankplug.tuning import plain
 _FRAME = Path("data.parquet")
 
 
+class _Name(Parameter):
+    """The name of a recipe."""
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, str) and self.mistake(value) is None
+
+    def mistake(self, value: Any) -> str | None:
+        return find_wrong_name(value) if isinstance(value, str) else None
+
+    def __str__(self) -> str:
+        return "text"
+
+
+_ARGUMENTS: Mapping[str, Parameter] = {
+    "name": _Name(),
+    "folds": Optional(Integer(2, most=2**31 - 1)),
+    "n_trials": Optional(Integer(1, most=2**31 - 1)),
+    "seed": Integer(0, most=2**63 - 1),
+}
+"""As in recipes."""
+
+
 def compare(
     data: Any,
     *,
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
-    drop: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
     solvers: Solvers | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     baseline: str | None = None,
     folds: int | None = None,
     n_trials: int | None = None,
@@ -76,12 +99,12 @@ def compare(
         Columns of the relevance and of the query; "label" and "qid" if omitted.
     weight : str, optional
         Column of the query weight.
-    drop : sequence of str
+    drop : str or sequence of str
         Columns that are no features.
     solvers : iterable of str or Solver, or mapping of them by name, optional
         By default ``tree-tron``, ``mapped``, ``xgboost-pairwise`` and, if it is installed and
         labels are grades, ``lightgbm-lambdarank``.
-    metrics : sequence of str
+    metrics : str or sequence of str
         Names of `rankplug.metrics`, the primary one first; by default as in recipes.
     baseline : str, optional
         Name of the solver that the others are compared with; by default ``xgboost-pairwise`` if
@@ -118,12 +141,11 @@ def compare(
     --------
     >>> report = rankplug.compare(df, label="grade", qid="query_id")  # doctest: +SKIP
     """
-    if not is_name(name):
-        raise ParameterError(f"name={name!r} must be of letters, digits, '_', '-', '.' and blanks")
+    check_parameters("compare", _ARGUMENTS, locals())
     from_file = isinstance(data, str | os.PathLike)
     table = None if from_file else arrow_table(data)
     entries = None if solvers is None else _entries(solvers)
-    canonical = tuple(str(parse_metric(metric)) for metric in metrics)
+    canonical = tuple(dict.fromkeys(map(str, parse_metrics(metrics).values())))
     source = data if from_file else _FRAME
     start = first_recipe(
         source, "recipe.yaml", table=table, label=label, qid=qid, weight=weight, drop=drop
@@ -132,11 +154,12 @@ def compare(
         recipe = parse_recipe(
             start.text, name, "recipe", Path.cwd() if from_file else folder.absolute()
         )
-        recipe = _with_solvers(replace(recipe, metrics=canonical, seed=seed), entries, baseline)
+        recipe = replace(recipe, metrics=canonical, seed=int(seed))
+        recipe = _with_solvers(recipe, entries, baseline)
         if n_trials is not None:
-            recipe = replace(recipe, tune=Tune(n_trials=n_trials))
+            recipe = replace(recipe, tune=Tune(n_trials=int(n_trials)))
         if folds is not None:
-            recipe = replace(recipe, compare=Compare(folds=folds))
+            recipe = replace(recipe, compare=Compare(folds=int(folds)))
         home = folder.parent if output is None else folder
         tracker = MlflowObserver(folder, resolve_tracking_uri(home, tracking_uri))
         models = ModelsFolder(folder)

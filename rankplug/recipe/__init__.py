@@ -65,7 +65,7 @@ from rankplug.recipe.starting import (
     is_data,
     read_with_decimals,
 )
-from rankplug.recipe.values import is_name
+from rankplug.recipe.values import find_wrong_name
 from rankplug.tuning import Cost, Sampler
 from rankplug_recipes import packaged_recipes
 
@@ -88,9 +88,9 @@ __all__ = [
     "Tune",
     "choice_in_words",
     "choose_columns",
+    "find_wrong_name",
     "first_recipe",
     "is_data",
-    "is_name",
     "json_schema",
     "load_recipe",
     "packaged_recipes",

@@ -252,11 +252,11 @@ def choose_columns(
     qid = "qid" if qid is None and "qid" in names else qid
     if label is None or qid is None:
         raise DataError(_propose(columns, label, qid))
-    drop, ids = tuple(drop), tuple(ids)
+    drop, ids = tables.listed(drop), tables.listed(ids)
     roles = [label, qid, *([] if weight is None else [weight]), *drop, *ids]
     for name in roles:
         if name not in names:
-            raise DataError(f"no column {name!r}{nearest(name, names)}")
+            raise DataError(f"no column {name!r}{nearest(str(name), names)}")
     counts, by_name = Counter(names), {column.name: column for column in columns}
     reasons: dict[str, str | None] = {}
     for column in columns:

@@ -22,7 +22,7 @@ from rankplug.exceptions import RankplugError, RecipeError, nearest
 from rankplug.metrics import parse_metric
 from rankplug.recipe.schema import RECIPE, SHORT, Recipe, Split, keys
 from rankplug.recipe.strict_yaml import LONGEST, Node, parse_override, parse_text
-from rankplug.recipe.values import CHOSEN, LISTED, LONGEST_NAME, MOST_ITEMS, KeyPath, is_line
+from rankplug.recipe.values import CHOSEN, LISTED, MOST_ITEMS, KeyPath, is_line, name_from
 from rankplug.tuning import Cost
 from rankplug_recipes import packaged_recipes
 
@@ -78,8 +78,7 @@ def parse_recipe(
     for assignment in overrides:
         problems += _override(root, assignment)
     if isinstance(root.value, dict):
-        usual = re.sub(r"[^\w .-]", "-", name).lstrip(" .-")[:LONGEST_NAME] or "recipe"
-        root.value.setdefault("name", Node(usual, place, root.folder))
+        root.value.setdefault("name", Node(name_from(name), place, root.folder))
     given, recipe, n_more = root.plain(), None, 0
     try:
         recipe = RECIPE.validate_python(given, context=_folders(root))

@@ -156,19 +156,29 @@ def _check_line(value: Any) -> Any:
     return value
 
 
-LONGEST_NAME = 200  # a folder's name, which has a date behind it, has 255 bytes
+_LONGEST_NAME = 200  # bytes: a folder's name, which has a date behind it, has 255
 
 
-def is_name(value: Any) -> bool:
-    """Whether it is a name that a folder may have."""
-    return isinstance(value, str) and re.fullmatch(r"\w[\w .-]*", value) is not None
+def find_wrong_name(name: str) -> str | None:
+    """What is wrong with a name of which a folder's is made; None if nothing is."""
+    for n, unit in ((len(name), "characters"), (len(name.encode(errors="replace")), "bytes")):
+        if n > _LONGEST_NAME:
+            return f"has {n:,} {unit}: at most {_LONGEST_NAME}"
+    if re.fullmatch(r"\w[\w .-]*", name) is None:
+        return "must be of letters, digits, '_', '-', '.' and blanks"
+    return None
+
+
+def name_from(text: str) -> str:
+    """A name that is as near to a text as can be."""
+    tidy = re.sub(r"[^\w .-]", "-", text).lstrip(" .-")
+    return tidy.encode()[:_LONGEST_NAME].decode(errors="ignore") or "recipe"
 
 
 def _check_name(name: str) -> str:
-    if len(name) > LONGEST_NAME:
-        raise _wrong(f"has {len(name):,} characters: at most {LONGEST_NAME}")
-    if not is_name(name):
-        raise _wrong("must be of letters, digits, '_', '-', '.' and blanks")
+    wrong = find_wrong_name(name)
+    if wrong is not None:
+        raise _wrong(wrong)
     return name
 
 

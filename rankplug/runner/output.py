@@ -137,7 +137,9 @@ def require_no_report(folder: Path) -> None:
     """Raise `ParameterError` if a report would be overwritten."""
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"output: {folder} is a file; name a folder")
-    there = [name for name in (*REPORT_FILES, BEST) if (folder / name).exists()]
+    # Beside no journal, it is not of an earlier study.
+    names = REPORT_FILES if (folder / JOURNAL).exists() else (*REPORT_FILES, BEST)
+    there = [name for name in names if (folder / name).exists()]
     if there:
         raise ParameterError(
             f"output: {folder} holds the report of an earlier run ({', '.join(there)}), which is "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from rankplug.data import ImputeName, LabelRankingData, RankingData, ScaleName, Task
+from rankplug.data import ImputeName, LabelRankingData, RankingData, ScaleName, Task, tables
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import parse_metric
 from rankplug.models import scaled_model
@@ -98,7 +98,7 @@ def tune(
     seed: int = 0,
     space: Mapping[str, Any] | Define | None = None,
     path: PathOption = False,
-    costs: Sequence[Cost] = (),
+    costs: Cost | Sequence[Cost] = (),
     scale: ScaleName = "none",
     impute: ImputeName = "none",
     resume: bool = False,
@@ -199,6 +199,7 @@ def tune(
     when the study is resumed.
     """
     check_parameters("tune", _ARGUMENTS, locals())
+    costs = cast(tuple[Cost, ...], tables.listed(costs))
     wrong = [cost for cost in costs if cost not in get_args(Cost)]
     if wrong or len(set(costs)) < len(costs):
         raise ParameterError(
@@ -215,7 +216,7 @@ def tune(
     if impute == "none":
         solver.check(data)
     check_validation(data, valid)
-    task = TuningTask(data, valid, folds, scale, parse_metric(metric), tuple(costs), seed, impute)
+    task = TuningTask(data, valid, folds, scale, parse_metric(metric), costs, seed, impute)
     train, held_out, scaling = task.whole
     searched = read_space(solver, space, train)
     solver.set_params(**searched.fixed).check(train)

@@ -14,8 +14,9 @@ from mlflow.exceptions import MlflowException
 from pyarrow import csv
 
 import rankplug.mlflow
-from rankplug import LabelRanker, Ranker, RankingData, cli, read_data, write_data
+from rankplug import LabelRanker, Ranker, RankingData, cli, load_model, read_data, write_data
 from rankplug.io import prepare
+from rankplug.io.predictions import predict_file
 from rankplug.models.answers import ranks, top_k
 from rankplug_plugins.tree_tron import TreeTron
 
@@ -331,4 +332,8 @@ def test_ids_that_cannot_be_kept_are_named(named, capsys):
     assert "the output has a column 'score' of its own" in capsys.readouterr().err
     assert cli.main([*command, str(folder / "data.txt"), *out, "--id", "doc"]) == 2
     assert "svmlight text names no columns" in capsys.readouterr().err
-    assert not (folder / "out.csv").exists()
+    out = folder / "out.csv"
+    assert not out.exists()
+    model = load_model(folder / "model")
+    predict_file(model, folder / "data.csv", out, ids="doc", progress=False)  # not of its letters
+    assert "doc" in pd.read_csv(out)

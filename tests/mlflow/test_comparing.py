@@ -147,6 +147,12 @@ def test_no_file_of_the_users_is_touched():
         lambda: rankplug.compare(mine, **choices), mine, other, match="constant is there already"
     )
     shutil.rmtree("out/models")
+    other = Path("out/best.yaml")
+    other.write_text("mine")
+    nothing_is_touched(
+        lambda: rankplug.compare(mine, **choices, n_trials=1), mine, other, match="best.yaml"
+    )
+    other.unlink()
     rankplug.compare(mine, **choices)
     mine.write_text("of an earlier run")
     nothing_is_touched(
@@ -178,8 +184,12 @@ def test_everything_can_be_chosen(capsys):
     assert (recipe.seed, recipe.data.features) == (7, ("price",))
     assert recipe.solvers[0].params["C"] == 1e-4
     assert not Path("out/models").exists()
-    tuned = rankplug.compare(searches(), **ROLES, solvers="tree-tron", n_trials=2, progress=False)
+    one = {"solvers": "tree-tron", "metrics": "nDCG@5", "drop": "in_stock"}
+    tuned = rankplug.compare(searches(), **ROLES, **one, n_trials=np.int64(2), progress=False)
     assert tuned.outcomes[0].tuning.n_trials == 2
+    assert tuned.metrics == ("ndcg@5",)
+    assert "- price\n" in tuned.recipe
+    assert "in_stock" not in tuned.recipe
     assert tuned.baseline == "tree-tron"
 
 
@@ -193,6 +203,15 @@ def test_everything_can_be_chosen(capsys):
         ({**ROLES, "metrics": ["ndgc"]}, UnknownNameError, "did you mean"),
         ({**ROLES, "baseline": "x"}, UnknownNameError, "unknown baseline 'x'"),
         ({**ROLES, "name": "a/b"}, ParameterError, "must be of letters"),
+        ({**ROLES, "name": "查" * 70}, ParameterError, "has 210 bytes: at most 200"),
+        ({**ROLES, "drop": "pric"}, DataError, "no column 'pric'; did you mean 'price'"),
+        ({**ROLES, "weight": 3}, DataError, "no column 3"),
+        (
+            {**ROLES, "folds": 1, "n_trials": 0, "seed": -1, "name": 3},
+            ParameterError,
+            r"^compare: name=3 \(must be text\); folds=1 \(must be None or an integer >= 2\); "
+            r"n_trials=0 \(must be None or an integer >= 1\); seed=-1 \(must be an integer >= 0\)$",
+        ),
         ({**ROLES, "folds": 99}, DataError, "99 folds need 99 queries"),
     ],
 )

@@ -126,5 +126,5 @@ def test_callbacks_of_optuna_hear_of_each_trial_and_may_stop(data):
 def test_the_axes_of_a_dashboard_have_names(data, tmp_path):
     result = tune(data, metric="nDCG@5", storage=tmp_path, n_trials=2)
     assert result.study.metric_names == ["ndcg@5"]
-    costly = tune(data, costs=["seconds"], n_trials=2)
+    costly = tune(data, costs="seconds", n_trials=2)
     assert costly.study.metric_names == ["ndcg@10", "seconds"]

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rankplug.data import ScaleName
+from rankplug.data import ScaleName, tables
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import common_roles, query_roles
 from rankplug.io.files import FORMATS, InputFile, Notation, Paths, input_files, refuse_unfit
@@ -132,7 +132,7 @@ def prepare(
         label=label,
         qid=qid,
         weight=weight,
-        features=_names(features),
+        features=None if features is None else tables.listed(features),
         n_features=None if n_features is None else int(n_features),
         dense=dense,
         dtype=dtype,
@@ -159,12 +159,6 @@ def prepare(
             raise
         remove(folder)
     return open_prepared(target)
-
-
-def _names(features: Sequence[str] | None) -> tuple[str, ...] | None:
-    if features is None:
-        return None
-    return (features,) if isinstance(features, str) else tuple(features)
 
 
 def _require_fitting(arguments: Arguments) -> None:
