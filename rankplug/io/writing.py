@@ -13,7 +13,7 @@ from scipy import sparse
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
-from rankplug.io.files import format_to_write, replacing
+from rankplug.io.files import format_to_write, replacing, text_suffix
 from rankplug.io.svmlight import write_svmlight
 
 _WEIGHT = "weight"
@@ -101,7 +101,7 @@ def _open_writer(format_: str, stream: BinaryIO, schema: Any, path: Path) -> Any
     if format_ == "csv":
         from pyarrow import csv
 
-        delimiter = "\t" if ".tsv" in path.suffixes else ","
+        delimiter = "\t" if text_suffix(path) == ".tsv" else ","
         options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
         return csv.CSVWriter(stream, schema, write_options=options)
     if format_ == "parquet":

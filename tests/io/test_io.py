@@ -614,6 +614,14 @@ def test_sparse_data_round_trip(data):
     np.testing.assert_array_equal(again.X.toarray(), data.X)
 
 
+@pytest.mark.parametrize(("name", "tabs"), [("a.tsv.csv", 0), ("a.TSV", 2), ("a.tsv.gz", 2)])
+def test_the_last_end_of_a_name_says_what_is_between_the_cells(tmp_path, name, tabs):
+    write_data(RankingData.from_arrays([[1.0], [2.0]], [1, 0]), tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    text = gzip.decompress(content) if name.endswith(".gz") else content
+    assert text.splitlines()[0].count(b"\t") == tabs
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 def test_names_and_weights_are_written(tmp_path, suffix):
     data = RankingData.from_arrays(

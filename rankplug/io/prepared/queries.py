@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.data import concatenate_ranges
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.npy import GrowingFiles
 from rankplug.io.table_files import written_ids
@@ -88,13 +89,11 @@ class Order:
 
     def rows(self, begin: int, end: int) -> NDArray[np.int64]:
         """The rows of the input that come to stand from `begin` to `end`."""
-        first = np.searchsorted(self._ends, begin, side="right")
-        runs = slice(int(first), int(np.searchsorted(self._ends, end)) + 1)
-        lengths = self.lengths[runs]
-        offsets = self._ends[runs] - lengths
-        within = np.arange(offsets[0], offsets[0] + lengths.sum())
-        rows: NDArray[np.int64] = within + np.repeat(self.starts[runs] - offsets, lengths)
-        return rows[begin - offsets[0] : end - offsets[0]]
+        first = int(np.searchsorted(self._ends, begin, side="right"))
+        runs = slice(first, int(np.searchsorted(self._ends, end)) + 1)
+        before = int(self._ends[first] - self.lengths[first])
+        rows = concatenate_ranges(self.starts[runs], self.lengths[runs])
+        return rows[begin - before : end - before]
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:

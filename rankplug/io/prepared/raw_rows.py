@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import Matrix
+from rankplug.data import Matrix, concatenate_ranges
 from rankplug.data.arrays import csr_of_parts, holds_nan, index_type
 from rankplug.exceptions import DataError
 from rankplug.io.prepared.inputs import Piece
@@ -163,7 +163,7 @@ class _Sparse:
         if isinstance(rows, slice):
             inside = slice(begins[0], begins[0] + row_ptr[-1])
         else:
-            inside = np.repeat(begins - row_ptr[:-1], lengths) + np.arange(row_ptr[-1])
+            inside = concatenate_ranges(begins, lengths)
         values, columns = np.array(self.values[inside]), np.array(self.columns[inside])
         return csr_of_parts(values, columns, row_ptr.astype(columns.dtype), n_features)
 
