@@ -78,7 +78,9 @@ def read_features(
             read.append(_Column(name, elements[base][:, place]))
         elif name in by_name:
             raw = _raw_column(table, name, position[name])
-            read.append(_Column(name, encode(_objects(raw), by_name[name]), by_name[name]))
+            read.append(
+                _Column(name, encode_categories(_objects(raw), by_name[name]), by_name[name])
+            )
         elif known is not None:
             values = tables.read_column(table, name, position[name])
             read.append(_Column(name, tables.numbers_or_same(values)))
@@ -111,7 +113,7 @@ def _learn_column(
     if own is not None:
         if len(own) > _MOST_CATEGORIES:
             raise DataError(f"column {name!r} has {len(own):,} categories, too many to learn")
-        return [_Column(name, encode(_objects(raw), own), own)]
+        return [_Column(name, encode_categories(_objects(raw), own), own)]
     values = tables.numbers_or_same(tables.read_column(table, name, position))
     if not _is_list(values):
         return [_Column(name, values)]
@@ -138,7 +140,9 @@ def columns_of_features(features: Sequence[str], there: Collection[str]) -> tupl
     return tuple(found)
 
 
-def encode(values: Sequence[Any] | NDArray[Any], categories: Sequence[Any]) -> NDArray[np.float64]:
+def encode_categories(
+    values: Sequence[Any] | NDArray[Any], categories: Sequence[Any]
+) -> NDArray[np.float64]:
     """The codes of values, NaN for what is missing or no category."""
     known = {one: code for code, one in enumerate(categories, 1)}
     codes = np.full(len(values), np.nan)
@@ -183,7 +187,7 @@ def encode_objects(X: Any, categories: Categories) -> Any:
         return X
     encoded = array.astype(object)
     for j, values in categories.items():
-        encoded[:, j] = encode(array[:, j], values)
+        encoded[:, j] = encode_categories(array[:, j], values)
     return encoded
 
 
@@ -219,7 +223,7 @@ def recode(X: Any, own: Categories, other: Categories) -> Any:
         if j not in own:
             raise DataError(f"column {j} holds no categories, other than in the training")
         if own[j] != values:
-            place = np.concatenate(([np.nan], encode(own[j], values)))
+            place = np.concatenate(([np.nan], encode_categories(own[j], values)))
             at: Any = np.s_[:, j] if stored is changed else changed.indices == j
             stored[at] = place[np.nan_to_num(stored[at]).astype(np.int64)]
     return changed

@@ -13,7 +13,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import Matrix, as_matrix, tables
+from rankplug.data import (
+    Categories,
+    Matrix,
+    as_matrix,
+    describe_categories,
+    encode_categories,
+    tables,
+)
 from rankplug.data.arrays import plain_array
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models.base import Model
@@ -24,6 +31,7 @@ from rankplug.models.step_trees import (
     ParallelStep,
     Part,
     StepError,
+    origin,
     read_steps,
     write_steps,
 )
@@ -69,6 +77,18 @@ class PipelineModel(WrappedModel):
             else:
                 self.steps += convert_step(name, one, int(one.n_features_in_))
         self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
+        self.categories = self._own_categories()
+
+    def _own_categories(self) -> Categories:
+        """The categories of the model within, by the number of a feature of the pipeline."""
+        own = {origin(self.steps, j): values for j, values in self.model.categories.items()}
+        if None in own:
+            found = describe_categories(self.model.categories, self.model.feature_names)
+            raise ParameterError(
+                f"the pipeline changes categories that its last step takes, {found}, or uses them "
+                "twice: encode them, as by OneHotEncoder"
+            )
+        return {j: values for j, values in own.items() if j is not None}
 
     @property
     def n_features(self) -> int:
@@ -83,12 +103,12 @@ class PipelineModel(WrappedModel):
 
     def free_features(self) -> set[int]:
         """The features that may hold anything, such as text."""
-        return free_columns([one.step for one in self.steps])
+        return free_columns([one.step for one in self.steps]) | set(self.categories)
 
     def _checked(self, X: Any) -> Any:
         free = self.free_features()
         X = tables.collected(X)
-        if not free or sparse.issparse(X):
+        if free == set(self.categories) or sparse.issparse(X):
             return super()._checked(X)
         if tables.is_table(X):
             names = self.feature_names or tables.column_names(X)
@@ -110,6 +130,8 @@ class PipelineModel(WrappedModel):
             )
         if not len(columns[0]):
             raise DataError("X has no rows (0 samples): at least one is needed")
+        for j, values in self.categories.items():
+            columns[j] = encode_categories(columns[j], values)
         numbers = [j for j, values in enumerate(columns) if tables.holds_numbers(values)]
         if len(numbers) == len(columns) and not isinstance(self.steps[0].step, ParallelStep):
             matrix = tables.side_by_side(columns)

@@ -115,6 +115,17 @@ class ParallelStep(Step):
             taken |= {column for j, column in enumerate(part.columns.tolist()) if j not in free}
         return set(range(self.n_in)) - taken
 
+    def origin(self, column: int) -> int | None:
+        """As the function `origin`, of a column that no other part takes."""
+        for part in self.parts:
+            if column < part.n_out:
+                place = origin(part.steps, column) if part.weight == 1.0 else None
+                found = None if place is None else int(part.columns[place])
+                uses = sum(np.count_nonzero(one.columns == found) for one in self.parts)
+                return found if uses == 1 else None
+            column -= part.n_out
+        return None
+
     @override
     def apply(self, X: Any) -> Any:
         blocks = []
@@ -136,6 +147,19 @@ class ParallelStep(Step):
     @override
     def read(cls, kind: str, params: Mapping[str, Any], arrays: Arrays, n_in: int) -> Self:
         raise NotImplementedError  # see `read_steps`
+
+
+def origin(steps: Sequence[NamedStep], column: int) -> int | None:
+    """The column that comes out of these steps in that place as it was; None if it was changed."""
+    found: int | None = column
+    for _, step in reversed(steps):
+        if found is not None and isinstance(step, SelectStep):
+            found = int(step.columns[found])
+        elif found is not None and isinstance(step, ParallelStep):
+            found = step.origin(found)
+        else:
+            return None
+    return found
 
 
 _READERS: Mapping[str, type[Step]] = {
