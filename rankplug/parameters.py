@@ -10,7 +10,7 @@ import inspect
 import math
 import numbers
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import (
@@ -18,6 +18,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    Self,
     TypeAlias,
     Union,
     dataclass_transform,
@@ -27,7 +28,7 @@ from typing import (
 
 from sklearn.base import BaseEstimator
 
-from rankplug.exceptions import ParameterError
+from rankplug.exceptions import ParameterError, nearest
 
 __all__ = [
     "Choice",
@@ -223,6 +224,24 @@ class Declared(BaseEstimator):  # type: ignore[misc]
                 "with Annotated[type, Parameter], see rankplug.parameters"
             )
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and by ``NAME__INNER`` those of a parameter that has some.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such parameter.
+        """
+        for key in params:
+            head, nested, _ = key.partition("__")
+            owner = params.get(head, getattr(self, head, self))
+            if nested and not hasattr(owner, "set_params"):
+                raise ParameterError(f"no parameter {key!r}: {head}={owner!r} has none")
+        try:
+            return super().set_params(**params)  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise ParameterError(str(error)) from None
+
     def check_values(self) -> None:
         """Raise `ParameterError` that lists every parameter with a value it cannot have."""
         check_parameters(type(self).__name__, self.parameters, self.get_params(deep=False))
@@ -274,6 +293,14 @@ def _read_parameter(hint: Any) -> Parameter | None:
         known = _read_parameter(next(one for one in inner if one is not NoneType))
         return None if known is None else Optional(known)
     return None
+
+
+def require_names(owner: str, known: Collection[str], given: Iterable[str]) -> None:
+    """Raise `ParameterError` that names all that are no parameters, or none's (``NAME__INNER``)."""
+    own = [name for name in known if "__" not in name]
+    unknown = [f"{key!r}{nearest(key, own)}" for key in given if key.partition("__")[0] not in own]
+    if unknown:
+        raise ParameterError(f"{owner} has no parameter {'; no parameter '.join(unknown)}")
 
 
 def check_parameters(

@@ -8,8 +8,8 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.exceptions import ParameterError, UnknownNameError, nearest
-from rankplug.parameters import Integer, Parameter, check_parameters
+from rankplug.exceptions import UnknownNameError
+from rankplug.parameters import Integer, Parameter, check_parameters, require_names
 
 D = TypeVar("D", RankingData, LabelRankingData)
 P = ParamSpec("P")
@@ -53,9 +53,7 @@ def data_set(
 
         @wraps(make)
         def checked(*args: P.args, **kwargs: P.kwargs) -> DatasetParts[D]:
-            unknown = [f"{key!r}{nearest(key, defaults)}" for key in kwargs if key not in defaults]
-            if unknown:
-                raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
+            require_names(name, defaults, kwargs)
             check_parameters(name, {**allowed, "seed": _SEED}, {**defaults, **kwargs})
             return make(*args, **kwargs)
 

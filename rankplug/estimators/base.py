@@ -16,15 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankplug.data import Task, columns_of_features, tables
 from rankplug.data.arrays import non_numeric_columns, refuse_masked
-from rankplug.exceptions import (
-    DataError,
-    DataWarning,
-    ParameterError,
-    RankplugError,
-    nearest,
-    warn_caller,
-)
+from rankplug.exceptions import DataError, DataWarning, ParameterError, RankplugError, warn_caller
 from rankplug.models import LabelLinearModel, LinearModel, Model, load_model
+from rankplug.parameters import require_names
 from rankplug.solver import Data, Solver, SolverResult, make_solver
 
 
@@ -187,7 +181,10 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
             heads = {key: key.partition("__")[0] for key in params}
             short = [key for key, head in heads.items() if head in known and head not in own]
             params |= {f"solver__{key}": params.pop(key) for key in short}
-        return super().set_params(**params)  # type: ignore[no-any-return]
+        try:
+            return super().set_params(**params)  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise ParameterError(str(error)) from None
 
     def _new_solver(self) -> Solver:
         """The solver to train with; the parameter itself is never touched."""
@@ -313,11 +310,7 @@ def with_parameters(solver: str | Solver, params: Mapping[str, Any]) -> str | So
         return make_solver(solver, **params)
     if not isinstance(solver, Solver):
         raise ParameterError(f"parameters {', '.join(params)} are given, but no solver with them")
-    known = solver.get_params(deep=False)
-    wrong = [key for key in params if key.partition("__")[0] not in known]
-    unknown = [f"{key!r}{nearest(key, known)}" for key in wrong]
-    if unknown:
-        raise ParameterError(f"{solver.name} has no parameter {'; no parameter '.join(unknown)}")
+    require_names(solver.name, solver.get_params(deep=False), params)
     return clone(solver).set_params(**params)  # type: ignore[no-any-return]
 
 

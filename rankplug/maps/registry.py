@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from rankplug.display import Listing
-from rankplug.exceptions import ParameterError, SolverUnavailableError, nearest, warn_caller
+from rankplug.exceptions import ParameterError, SolverUnavailableError, warn_caller
 from rankplug.maps.base import FeatureMap
 from rankplug.maps.joined import JoinedMap
+from rankplug.parameters import require_names
 from rankplug.system.plugins import PluginGroup, find_fault, find_missing, package_of
 
 MapSpec: TypeAlias = "str | FeatureMap | Mapping[str, Any] | Sequence[Any]"
@@ -84,8 +85,8 @@ def make_map(spec: MapSpec, **params: Any) -> FeatureMap:
                 f"{{'{names[0]}': {{...}}, '{names[1]}': {{...}}}}"
             )
         return JoinedMap(maps)
-    _check_names(maps[0], params)
-    return cast(FeatureMap, maps[0].set_params(**params))
+    require_names(f"map {maps[0].name}", maps[0].get_params(), params)
+    return maps[0].set_params(**params)
 
 
 def map_class(name: str) -> type[FeatureMap]:
@@ -119,15 +120,8 @@ def _make(name: str, params: Any) -> FeatureMap:
     if not isinstance(given, Mapping):
         raise ParameterError(f"map {name!r}: parameters must be a mapping, not {params!r}")
     made = map_class(name)()
-    _check_names(made, given)
-    return cast(FeatureMap, made.set_params(**given))
-
-
-def _check_names(made: FeatureMap, params: Mapping[str, Any]) -> None:
-    known = made.get_params()
-    unknown = [f"{key!r}{nearest(key, known)}" for key in params if key not in known]
-    if unknown:
-        raise ParameterError(f"map {made.name} has no parameter {'; no parameter '.join(unknown)}")
+    require_names(f"map {name}", made.get_params(), given)
+    return made.set_params(**given)
 
 
 def _find_fault(cls: Any, name: str) -> str | None:

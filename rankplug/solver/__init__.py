@@ -19,6 +19,7 @@ from rankplug.solver.registry import (
     make_solver,
     name_solvers,
     solver_class,
+    solver_of,
 )
 from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
 
@@ -48,4 +49,5 @@ __all__ = [
     "name_solvers",
     "path",
     "solver_class",
+    "solver_of",
 ]

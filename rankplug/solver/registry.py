@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from rankplug.display import Listing
-from rankplug.exceptions import ParameterError, SolverUnavailableError, nearest, warn_caller
+from rankplug.exceptions import ParameterError, SolverUnavailableError, warn_caller
+from rankplug.parameters import require_names
 from rankplug.solver.base import Solver
 from rankplug.solver.result import SolverTags
 from rankplug.system.plugins import PluginGroup, find_fault, find_missing, package_of
 
-Solvers: TypeAlias = Mapping[str, str | Solver] | Iterable[str | Solver]
-"""Solvers that are compared: registered names or solvers, perhaps by names for the report."""
+Solvers: TypeAlias = Mapping[str, Any] | Iterable[Any]
+"""Solvers that are compared: registered names, solvers or estimators with one, perhaps by names for
+the report."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,9 @@ def make_solver(name: str, **params: Any) -> Solver:
         If it has no such parameter. Values are checked when solving.
     """
     cls = solver_class(name)
-    known = cls._get_param_names()
-    nested = {key: params[key] for key in params if key.partition("__")[0] in known and "__" in key}
+    require_names(name, cls._get_param_names(), params)
+    nested = {key: params[key] for key in params if "__" in key}
     own = {key: params[key] for key in params if key not in nested}
-    unknown = [f"{key!r}{nearest(key, known)}" for key in own if key not in known]
-    if unknown:
-        raise ParameterError(f"{name} has no parameter " + "; no parameter ".join(unknown))
     try:
         return cls(**own).set_params(**nested)
     except ValueError as error:
@@ -75,18 +74,35 @@ def make_solver(name: str, **params: Any) -> Solver:
         raise ParameterError(f"{name}: {error}") from None
 
 
+def solver_of(given: Any) -> str | Solver:
+    """A registered name or a solver, maybe that of an estimator.
+
+    Raises
+    ------
+    ParameterError
+        If it is none of these.
+    """
+    solver = given if isinstance(given, str | Solver) else getattr(given, "solver", given)
+    if not isinstance(solver, str | Solver):
+        raise ParameterError(
+            f"solver={solver!r} must be a registered name or a Solver, or an estimator with one"
+        )
+    return solver
+
+
 def name_solvers(solvers: Solvers) -> dict[str, str | Solver]:
     """Solvers that are to be compared, those without a name by their registered one.
 
     Raises
     ------
     ParameterError
-        If there is none, or two of them have one name.
+        If there is none, something else is among them, or two have one name.
     """
     if isinstance(solvers, Mapping):
-        named = list(solvers.items())
+        named = [(name, solver_of(one)) for name, one in solvers.items()]
     else:
-        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
+        several = isinstance(solvers, Iterable) and not isinstance(solvers, str)
+        given = map(solver_of, solvers if several else [solvers])
         named = [(one if isinstance(one, str) else one.name, one) for one in given]
     names = [name for name, _ in named]
     if not names or len(set(names)) < len(names):

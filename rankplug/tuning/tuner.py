@@ -16,7 +16,7 @@ from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import parse_metric
 from rankplug.models import scaled_model
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
-from rankplug.solver import Data, Solver, SolverResult, check_validation, make_solver
+from rankplug.solver import Data, Solver, SolverResult, check_validation, make_solver, solver_of
 from rankplug.tuning.evaluation import Trainer, TuningTask, train_here
 from rankplug.tuning.records import (
     Cost,
@@ -178,7 +178,7 @@ def tune(
         Show a progress bar if standard error is a terminal or a notebook's.
     trainer : Trainer
         Where trials are trained: in this process, or elsewhere as by `rankplug.dask.tune`.
-    callbacks : sequence of callable
+    callbacks : callable or sequence of callable
         Called with Optuna's study and trial after each trial, as by ``Study.optimize``;
         ``study.stop()`` ends the search.
 
@@ -205,7 +205,7 @@ def tune(
         raise ParameterError(
             f"tune: costs={list(costs)!r} must be different ones of {', '.join(get_args(Cost))}"
         )
-    called = tuple(callbacks)
+    called = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
     if not all(map(callable, called)):
         raise ParameterError("tune: callbacks must be functions of a study and a trial")
     if n_trials is None and timeout is None and sampler != "grid":
@@ -260,16 +260,8 @@ def tune(
 
 
 def _copy_solver(solver: str | Solver | _Estimator) -> Solver:
-    if not isinstance(solver, str | Solver):
-        solver = getattr(solver, "solver", solver)
-    if isinstance(solver, str):
-        return make_solver(solver)
-    if not isinstance(solver, Solver):
-        raise ParameterError(
-            f"solver={solver!r} must be a registered name or a Solver, or an estimator with one"
-        )
-    own: Solver = clone(solver)
-    return own
+    found = solver_of(solver)
+    return make_solver(found) if isinstance(found, str) else clone(found)
 
 
 def _ranking_data(

@@ -162,7 +162,7 @@ def test_no_file_of_the_users_is_touched():
 
 @pytest.mark.usefixtures("untracked")
 def test_everything_can_be_chosen(capsys):
-    solvers = {"weak": rankplug.make_solver("tree-tron", C=1e-4), "none": "constant"}
+    solvers = {"weak": rankplug.Ranker("tree-tron", C=1e-4), "none": "constant"}
     report = rankplug.compare(
         searches(),
         **ROLES,

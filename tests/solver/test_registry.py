@@ -1,6 +1,7 @@
 import importlib
 import subprocess
 import sys
+from functools import partial
 from textwrap import dedent
 
 import pytest
@@ -12,7 +13,7 @@ from rankplug.exceptions import (
     SolverUnavailableError,
     UnknownNameError,
 )
-from rankplug.solver import solver_class
+from rankplug.solver import name_solvers, solver_class
 
 SOLVER = """
     from rankplug.solver import SolverTags
@@ -100,6 +101,31 @@ def test_unknown_parameters_suggest_the_nearest():
         rankplug.make_solver("tree-tron", max_iters=3, zzz=1)
     assert "tree-tron has no parameter 'max_iters'; did you mean 'max_iter'?" in str(caught.value)
     assert "no parameter 'zzz'" in str(caught.value)
+
+
+def test_no_way_of_setting_a_parameter_takes_one_that_is_none():
+    solver = rankplug.make_solver("tree-tron")
+    for make in (
+        partial(rankplug.make_solver, "tree-tron"), solver.set_params,
+        rankplug.Ranker(solver).set_params,
+        partial(rankplug.Ranker, "tree-tron"), partial(rankplug.Ranker, solver),
+    ):  # fmt: skip
+        for name in ("c", "c__x", "C__x"):
+            with pytest.raises(ParameterError, match=name.removesuffix("__x")):
+                make(**{name: 1.0})
+    with pytest.raises(ParameterError, match="Invalid parameter 'knots'"):
+        rankplug.make_map("splines").set_params(knots=3)
+
+
+def test_solvers_to_be_compared_are_names_solvers_or_estimators():
+    ranker, solver = rankplug.Ranker("tree-tron", C=0.1), rankplug.make_solver("toppush")
+    named = name_solvers([ranker, solver, "constant"])
+    assert named == {"tree-tron": ranker.solver, "toppush": solver, "constant": "constant"}
+    assert name_solvers(ranker) == {"tree-tron": ranker.solver}
+    assert name_solvers({"mine": ranker})["mine"].C == 0.1
+    for wrong in (3, [3], {"a": 3}):
+        with pytest.raises(ParameterError, match="solver=3 must be a registered name or a Solver"):
+            name_solvers(wrong)
 
 
 # What third parties bring
