@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -122,7 +124,7 @@ class _Defined:
         params = dict(trial.params) if answer is None else answer
         if not isinstance(params, Mapping):
             raise ParameterError(f"{where}: the function must return a mapping, not {answer!r}")
-        known = self.solver.get_params(deep=False)
+        known = self.solver.get_params()
         wrong = [
             f"no parameter {name!r}{nearest(str(name), known)}"
             for name in params
@@ -137,13 +139,24 @@ class _Defined:
         """Call it once, with a trial of no study, so that mistakes show before there is one."""
         import optuna
 
-        verbosity = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        try:
+        with quiet():
             sampler = optuna.samplers.RandomSampler(seed=0)
             self(optuna.create_study(sampler=sampler).ask())
-        finally:
-            optuna.logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Optuna's line for each trial, and its warnings of what is experimental."""
+    import optuna
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 def _unstorable(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -9,15 +9,14 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
+from optuna.exceptions import DuplicatedStudyError
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
@@ -40,7 +39,7 @@ from rankplug.tuning.records import (
     uses_budget,
 )
 from rankplug.tuning.sampling import TrialSampler, make_pruning, make_sampler
-from rankplug.tuning.space import CPath, PathOption, plan_path
+from rankplug.tuning.space import CPath, PathOption, plan_path, quiet
 from rankplug.tuning.storage import (
     STUDY_ID,
     Place,
@@ -106,7 +105,7 @@ class Study:
         """Work on the study of that name until the budget is used up."""
         self._plan(self.distributions)
         place = open_storage(storage)
-        with ending_loop(), _quiet(), place.workers.join() as worker:
+        with ending_loop(), quiet(), place.workers.join() as worker:
             with place.writing(), place.workers.one_at_a_time():
                 study = self._open(place, name or self.solver.name, resume=resume)
                 distributions = agree_on_space(study, self.setup, self.distributions)
@@ -217,16 +216,3 @@ def _why_none(name: str, trials: Sequence[TrialRecord]) -> str:
     errors = [trial.error for trial in trials if trial.error]
     reason = f"; the first error: {errors[0]}" if errors else ""
     return f"no trial of the study {name!r} is complete ({states}){reason}"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Optuna's line for each trial, and its warnings of what is experimental."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)

@@ -49,6 +49,13 @@ def test_a_function_of_the_trial_is_a_space(data):
     assert set(result.study.best_trial.params) <= {"policy", "leaves", "max_depth"}
 
 
+def test_parameters_within_parameters_are_searched(data):
+    solver = rankplug.make_solver("mapped", map={"splines": {}, "identity": {}}, C=1e-3)
+    name = "map__splines__n_knots"
+    result = tune(data, lambda trial: {name: trial.suggest_int("k", 3, 5)}, solver, n_trials=2)
+    assert result.best_solver.get_params()[name] == result.best_params[name] > 2
+
+
 def test_nothing_returned_means_what_was_suggested(data):
     result = tune(data, lambda trial: trial.suggest_float("C", 0.1, 1.0) and None, "tree-tron")
     assert all(set(trial.params) == {"C"} for trial in result.trials)
@@ -81,6 +88,7 @@ def test_threads_and_samplers_of_optuna_work_on_it(data):
         (conditional, {"path": True}, "path needs a space of ranges"),
         (7, {}, "or a function of a trial"),
         (conditional, {"callbacks": [1]}, "callbacks must be functions"),
+        (conditional, {"callbacks": 1}, "callbacks must be functions"),
     ],
 )
 def test_mistakes_are_said_before_there_is_a_study(data, tmp_path, space, options, message):
@@ -119,8 +127,9 @@ def test_callbacks_of_optuna_hear_of_each_trial_and_may_stop(data):
     )  # fmt: skip
     assert [number for number, _ in heard] == [0, 1, 2]
     assert len(result.trials) == 3
-    stopping = [optuna.study.MaxTrialsCallback(2, states=None)]
-    assert len(tune(data, callbacks=stopping).trials) == 2
+    stopping = optuna.study.MaxTrialsCallback(2, states=None)
+    for given in (stopping, [stopping]):
+        assert len(tune(data, callbacks=given).trials) == 2
 
 
 def test_the_axes_of_a_dashboard_have_names(data, tmp_path):
