@@ -327,11 +327,17 @@ def _on(ax: Any) -> Iterator[Any]:
     import matplotlib
 
     with matplotlib.rc_context({"text.parse_math": False}):
-        if ax is None:
-            import matplotlib.pyplot as plt
+        if ax is not None:
+            yield ax
+            return
+        import matplotlib.pyplot as plt
 
-            _, ax = plt.subplots(layout="constrained")
-        yield ax
+        figure, ax = plt.subplots(layout="constrained")
+        try:
+            yield ax
+        except BaseException:
+            plt.close(figure)
+            raise
 
 
 def _add_legend(axes: Any) -> None:

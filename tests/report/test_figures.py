@@ -1,5 +1,7 @@
 """The report's figures on axes of the user's."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pytest
@@ -146,6 +148,10 @@ def test_shapes(report, parts):
     assert np.isfinite([bar.get_width() for bar in bars]).all()
 
 
+def no_gains(data):
+    return replace(data, relevance=np.ones_like(data.relevance) / -3)
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -162,6 +168,7 @@ def test_shapes(report, parts):
         (lambda report: plot_differences(report.outcomes[0]), "one of a Report"),
         (lambda report: plot_tuning(Report("empty", ("map",), ())), "no solver of the report was"),
         (lambda report: plot_ndcg(Report("empty", ("map",), ())), "no test set or no scores"),
+        (lambda report: plot_ndcg(replace(report, test=no_gains(report.test))), "have no NDCG"),
         (lambda report: plot_differences(Report("empty", ("map",), ())), "nothing to compare"),
         (lambda report: plot_convergence({}), "no solver here recorded"),
     ],
