@@ -160,22 +160,27 @@ class Ragged(NamedTuple):
     values: NDArray[np.float64]
     starts: NDArray[np.int64]
 
-    def padded(self, queries: NDArray[np.int64], least: int = 0) -> NDArray[np.float64]:
+    def padded(self, queries: NDArray[np.int64]) -> NDArray[np.float64]:
         """The values of some queries, one a row; minus infinity behind the last."""
-        valid, row = _layout(self.starts, queries, least)
-        if not len(self.values):
-            return np.full(valid.shape, -np.inf)
-        # Padding reads any row that exists and is overwritten.
-        return np.where(valid, self.values[np.minimum(row, len(self.values) - 1)], -np.inf)
+        return _padded(self.values, *_layout(self.starts, queries))
 
 
 def _layout(
-    starts: NDArray[np.int64], queries: NDArray[np.int64], least: int
+    starts: NDArray[np.int64], queries: NDArray[np.int64], least: int = 0
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Which cells of the rows of some queries are taken, and the place of each one's value."""
     length = np.diff(starts)[queries][:, None]
     column = np.arange(max(least, length.max()))
     return column < length, starts[queries][:, None] + column
+
+
+def _padded(
+    values: NDArray[np.float64], valid: NDArray[np.bool_], place: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    if not len(values):
+        return np.full(valid.shape, -np.inf)
+    # Padding reads any row that exists and is overwritten.
+    return np.where(valid, values[np.minimum(place, len(values) - 1)], -np.inf)
 
 
 def split_into_blocks(
@@ -193,11 +198,12 @@ def split_into_blocks(
         step = max(1, _CELLS >> exponent)
         for first in range(0, len(similar), step):
             queries = similar[first : first + step]
+            valid, place = _layout(query_ptr, queries, 1)
             yield Block(
                 queries,
-                _layout(query_ptr, queries, 1)[0],
-                Ragged(scores, query_ptr).padded(queries, 1),
-                Ragged(relevance, query_ptr).padded(queries, 1),
+                valid,
+                _padded(scores, valid, place),
+                _padded(relevance, valid, place),
                 None if unranked is None else unranked.padded(queries),
             )
 
