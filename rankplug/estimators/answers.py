@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import columns_of_features, tables
-from rankplug.exceptions import DataError, ParameterError
-from rankplug.parameters import Integer
+from rankplug.exceptions import DataError
 
 
 class Columns(NamedTuple):
@@ -43,13 +42,6 @@ def split_columns(X: Any, names: Sequence[str] | None) -> Columns:
     if missing:
         raise DataError(f"missing feature columns: {', '.join(missing)}")
     return Columns(_select(X, columns), [name for name in there if name not in known])
-
-
-def check_k(k: Any) -> int:
-    """How many of the best are wanted; raises `ParameterError` if it is no such number."""
-    if not Integer(1).accepts(k):
-        raise ParameterError(f"k={k!r} must be an integer of at least 1")
-    return int(k)
 
 
 def table_of_rows(

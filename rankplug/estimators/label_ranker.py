@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import LabelRankingData, Preferences, Task, read_preferences, real_vector, tables
-from rankplug.estimators.answers import check_k, split_columns, table_of_rows
+from rankplug.estimators.answers import split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError
@@ -166,21 +166,19 @@ class LabelRanker(SolverEstimator):
             ``label``, ``rank``, 1 = best, and ``score``. A pandas DataFrame keeps its index;
             otherwise ``row`` is the position in `X`, from 0.
         """
+        from rankplug.models.answers import answer, parse_form
+
         check_is_fitted(self)
-        k = check_k(k)
+        form = parse_form({"output": "top_k", "k": k})
         X = tables.collected(X)
         features, others = split_columns(X, self.model_.feature_names)
         if self._names() is None:
             features, others = X, []
         scores = self.predict(features)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        n_rows, n_best = best.shape
-        last = {
-            "label": self.labels_[best.ravel()],
-            "rank": np.tile(np.arange(1, n_best + 1), n_rows),
-            "score": np.take_along_axis(scores, best, axis=1).ravel(),
-        }
-        return table_of_rows(X, np.repeat(np.arange(n_rows), n_best), others, {}, last)
+        best = answer(scores, form, labels=np.arange(scores.shape[1]))
+        last = {name: best[name].to_numpy() for name in ("label", "rank", "score")}
+        last["label"] = self.labels_[last["label"]]
+        return table_of_rows(X, best["row"].to_numpy(), others, {}, last)
 
     def score(self, X: Any, y: Any, *, sample_weight: ArrayLike | None = None) -> float:
         """How well the labels are ranked, on average over the rows; the higher, the better.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import RankingData, Task, rank_in_queries, tables
-from rankplug.estimators.answers import check_k, split_columns, table_of_rows
+from rankplug.estimators.answers import split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError, DataWarning, warn_caller
@@ -216,8 +216,10 @@ class Ranker(SolverEstimator):
         11     1     b     1  4.286
         14     2     e     1  1.714
         """
+        from rankplug.models.answers import parse_form
+
         check_is_fitted(self)
-        k = check_k(k)
+        k = parse_form({"k": k}).k
         X, qid = tables.collected(X), tables.collected(qid)
         features, others = split_columns(X, self.model_.feature_names)
         if qid is not None and tables.QUERY_COLUMN in others:

@@ -13,6 +13,7 @@ from rankplug.data import rank_in_queries
 from rankplug.data.tables import QUERY_COLUMN
 from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.models.base import Model
+from rankplug.parameters import Integer
 
 Output = Literal["score", "rank", "top_k"]
 
@@ -40,7 +41,7 @@ def parse_form(params: Mapping[str, Any]) -> Form:
     form = Form(**{name: value for name, value in params.items() if name in Form._fields})
     if form.output not in get_args(Output):
         wrong.append(f"output={form.output!r} must be one of {', '.join(get_args(Output))}")
-    if not isinstance(form.k, int | np.integer) or isinstance(form.k, bool) or form.k < 1:
+    if not Integer(1).accepts(form.k):
         wrong.append(f"k={form.k!r} must be an integer of at least 1")
     if wrong:
         raise ParameterError("; ".join(wrong))
