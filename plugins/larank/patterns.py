@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from rankplug.data import concatenate_ranges
 from rankplug.optim.bracket import Vector
-from rankplug.solver import Data
+from rankplug.solver import Data, require_room
 
 Indices: TypeAlias = NDArray[np.int64]
+
+_BYTES_OF_A_PAIR = 150  # as a pattern: its places, weight, gap, order of visits, dual variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +51,17 @@ class Layout:
     weight: Vector
 
 
-def list_patterns(data: Data) -> Layout:
+def list_patterns(data: Data, pairs: bool = False) -> Layout:
     """The patterns of ranking data.
 
     Each document that beats others of its query is one pattern, with all that it beats. A label
     makes one pattern for each level of relevance that it beats, with the labels of that level.
-    Either way, classes make one pattern an instance.
+    Either way, classes make one pattern an instance. With `pairs` each pair is a pattern.
+
+    Raises
+    ------
+    DataError
+        If there are more pairs than memory holds.
     """
     relevance, group_weight, n_channels = data.relevance.ravel(), data.weights, data.n_labels or 1
     group = np.repeat(np.arange(data.n_examples), data.sizes)
@@ -69,7 +76,14 @@ def list_patterns(data: Data) -> Layout:
     new_level[1:] |= relevance[1:] != relevance[:-1]
     start = np.flatnonzero(new_level)
     level = np.cumsum(new_level) - 1  # of each position, counted through all groups
-    if n_channels == 1:
+    if pairs:
+        n_beaten = start[level] - group_ptr[group]
+        n_pairs = int(n_beaten.sum())
+        require_room("larank", "patterns", n_pairs, _BYTES_OF_A_PAIR, "patterns='items'")
+        own = np.repeat(np.arange(len(item)), n_beaten)
+        begin = concatenate_ranges(group_ptr[group], n_beaten)
+        end = begin + 1
+    elif n_channels == 1:
         own = np.flatnonzero(start[level] > group_ptr[group])
         begin, end = group_ptr[group[own]], start[level[own]]
     else:

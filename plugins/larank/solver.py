@@ -34,8 +34,9 @@ class LaRank(KernelSolver):
     * Classes: a is the class of an instance, B all others.
     * Label ranking: for each label a of an instance and each level of relevance below its own,
       B is the labels of that level.
-    * Query-document data: for each document a that beats another one, B is all documents of its
-      query with less relevance. The weight of the query multiplies C.
+    * Query-document data: each pair is a pattern; or, with ``patterns="items"``, for each document
+      a that beats another one, B is all documents of its query with less relevance. The weight of
+      the query multiplies C.
 
     Labels have scores ``s_r(x) = <w_r, phi(x)>``, documents ``s(x) = <w, phi(x)>``.
 
@@ -59,6 +60,10 @@ class LaRank(KernelSolver):
     cache_mb : float, default=500
         Memory for rows of the kernel matrix; those of the largest query have room in any case.
         The linear kernel needs none: its weights are explicit.
+    patterns : "auto", "items" or "pairs", default="auto"
+        What B is: as above, or one item, so that each pair counts. "auto" is "pairs" for documents
+        and "items" for labels. With "items" one exception outweighs all other pairs of its
+        document, and the optimum of noisy documents is w = 0; "pairs" lists them.
     margin : "unit" or "graded", default="unit"
         ``margin_ab``: 1, or the difference of the relevance of a and b.
     random_state : int, optional
@@ -98,19 +103,21 @@ class LaRank(KernelSolver):
     iteration_limit = "epochs"
     _if_vanishing = (
         "The loss of a pattern is its worst pair, so that one exception outweighs the others: take "
-        "a loss of all pairs, as 'tree-tron' and 'cutting-plane' have"
+        "patterns='pairs', or 'tree-tron' or 'cutting-plane' where there are too many for that"
     )
 
     epochs: Count | None = None
     tol: Positive = 1e-2
     schedule: ScheduleName = "adaptive"
     cache_mb: Positive = 500.0
+    patterns: Literal["auto", "items", "pairs"] = "auto"
     margin: Literal["unit", "graded"] = "unit"
     random_state: Annotated[int, Integer(0)] | None = None
 
     def describe_objective(self) -> Objective:
         """The loss of patterns."""
-        parameters = {"C": self.C, "margin": self.margin, **self._kernel_parameters()}
+        own = {"C": self.C, "patterns": self.patterns, "margin": self.margin}
+        parameters = own | self._kernel_parameters()
         return Objective("hinge loss of patterns", parameters)
 
     def list_patterns(self, data: Data) -> Layout:
@@ -118,7 +125,9 @@ class LaRank(KernelSolver):
 
         A subclass may ask for something else, and then describes another objective.
         """
-        return list_patterns(data)
+        return list_patterns(
+            data, self.patterns == "pairs" or (self.patterns == "auto" and data.n_labels is None)
+        )
 
     def _smallest_c(self, data: Data) -> float:
         """Where ``4 C max_i k(x_i, x_i) sum of all weights`` is the smallest margin.

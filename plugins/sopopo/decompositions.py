@@ -21,12 +21,12 @@ from rankplug.exceptions import DataError, ParameterError
 from rankplug.kernels import squared_norms
 from rankplug.optim.bracket import Vector
 from rankplug.parameters import Real
-from rankplug.system.cores import physical_memory
+from rankplug.solver import require_room
 
 Indices: TypeAlias = NDArray[np.int64]
 Graph: TypeAlias = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], float]
 Decomposition: TypeAlias = (
-    Literal["adjacent-layers", "all-pairs", "top-vs-rest", "all-layers"]
+    Literal["auto", "adjacent-layers", "all-pairs", "top-vs-rest", "all-layers"]
     | Callable[[Vector], Sequence[Graph]]
 )
 Weights: TypeAlias = Literal["sum", "mean"]
@@ -201,13 +201,9 @@ def _find_layers(relevance: Vector, offset: Indices, group_weight: Vector) -> _L
 def _pairs_with_later(first: Indices, last: Indices) -> tuple[Indices, Indices]:
     """Each index i with every one from ``first[i]`` to before ``last[i]``."""
     size = last - first
-    n_pairs = int(size.sum())
-    if n_pairs * _BYTES_OF_A_GRAPH > physical_memory():
-        raise DataError(
-            f"sopopo: this decomposition makes {n_pairs:,} graphs of the data, more than this "
-            "machine's memory holds: take decomposition='adjacent-layers', or 'tree-tron', whose "
-            "loss is that of all pairs too, but which never lists them"
-        )
+    require_room(
+        "sopopo", "graphs", int(size.sum()), _BYTES_OF_A_GRAPH, "decomposition='adjacent-layers'"
+    )
     return np.repeat(np.arange(len(size)), size), concatenate_ranges(first, size)
 
 

@@ -43,9 +43,10 @@ class Sopopo(KernelSolver):
 
     Parameters
     ----------
-    decomposition : str or callable, default="adjacent-layers"
+    decomposition : str or callable, default="auto"
         A layer is the items of equal relevance.
 
+        * "auto": "adjacent-layers" for labels, "all-pairs" for documents;
         * "adjacent-layers": each layer against the next lower one;
         * "all-pairs": each pair of items of different relevance (Weston and Watkins' loss for
           classes, Elisseeff and Weston's for several labels);
@@ -74,7 +75,8 @@ class Sopopo(KernelSolver):
     There is no intercept: add a constant feature where labels differ in how often they are good.
     For a large C, or features that are not scaled, epochs gain little and many are needed. With
     query-document data, the graphs whose loss is their worst pair are best left to clean
-    relevance: one exception outweighs all other pairs of its graph. Take "all-pairs" otherwise.
+    relevance: one exception outweighs all other pairs of its graph, up to an optimum of w = 0.
+    "all-pairs" lists the pairs: where memory does not hold them, the data are refused.
 
     The order of visits is random (``random_state``), and drawn by position: rows in another order
     give another model, within `tol` of the same optimum. Scores differ by about 1 % of their range
@@ -103,7 +105,7 @@ class Sopopo(KernelSolver):
         "decomposition='all-pairs', or 'tree-tron' where there are too many pairs for that"
     )
 
-    decomposition: Annotated[Decomposition, ChoiceOrFunction(tuple(NAMES))] = "adjacent-layers"
+    decomposition: Annotated[Decomposition, ChoiceOrFunction(("auto", *NAMES))] = "auto"
     weights: Weights = "sum"
     tol: Positive = 1e-3
     max_epochs: Count = 1000
@@ -157,8 +159,11 @@ class Sopopo(KernelSolver):
 
     def _graphs(self, data: Data) -> Graphs:
         offset = np.concatenate(([0], np.cumsum(data.sizes)))
+        decomposition = self.decomposition
+        if decomposition == "auto":
+            decomposition = "all-pairs" if data.n_labels is None else "adjacent-layers"
         relevance = data.relevance.ravel()
-        return decompose(relevance, offset, data.weights, self.decomposition, self.weights)
+        return decompose(relevance, offset, data.weights, decomposition, self.weights)
 
 
 class _Ascent:

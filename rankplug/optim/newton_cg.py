@@ -207,11 +207,11 @@ def _solve_for_direction(
     loss.start_direction()
     for _ in range(MAX_CG_PRODUCTS):
         loss_product = loss.hessian_product(search)
-        preconditioner.observe(search, loss_product)
         product = search + C * loss_product
         curvature = require_finite(float(search @ product))
         if curvature <= 0.0:  # by rounding errors or underflow
             break
+        preconditioner.observe(search, loss_product)
         step = square / curvature
         p += step * search
         loss.extend_direction(step)

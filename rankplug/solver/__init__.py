@@ -9,7 +9,7 @@ from rankplug.solver.families import (
     PathProblem,
     TopSolver,
 )
-from rankplug.solver.inputs import Data, check_validation
+from rankplug.solver.inputs import Data, check_validation, require_room
 from rankplug.solver.monitor import Callback, Monitor, Progress
 from rankplug.solver.paths import iterate_path, path
 from rankplug.solver.registry import (
@@ -48,6 +48,7 @@ __all__ = [
     "make_solver",
     "name_solvers",
     "path",
+    "require_room",
     "solver_class",
     "solver_of",
 ]

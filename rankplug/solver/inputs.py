@@ -12,6 +12,7 @@ from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import Model
 from rankplug.shards import RemoteRankingData
 from rankplug.solver.result import SolverResult, SolverTags
+from rankplug.system.cores import physical_memory
 
 Data: TypeAlias = RankingData | LabelRankingData
 AnyData: TypeAlias = Data | RemoteRankingData
@@ -69,6 +70,16 @@ def check_kinds_beside(solver: Any, valid: Data | None, watch: Mapping[str, Data
         check_kinds(solver, valid, "the validation data hold")
     for name, data in watch.items():
         check_kinds(solver, data, f"the data {name!r} that are watched hold")
+
+
+def require_room(name: str, what: str, number: int, size: int, remedy: str) -> None:
+    """Raise `DataError` if so many things, of so many bytes each, are more than memory holds."""
+    if number * size > physical_memory():
+        raise DataError(
+            f"{name} would make {number:,} {what} of the data, more than this machine's memory "
+            f"holds: take {remedy}, or 'tree-tron' or 'cutting-plane', whose losses are of all "
+            "pairs, but which never list them"
+        )
 
 
 def initial_model(

@@ -369,11 +369,13 @@ def test_epochs_over_queries(d):
         data = RankingData.from_arrays(features, y, np.repeat(np.arange(4), sizes))
         scores_of = np.asarray(data.X.toarray() if sparse.issparse(data.X) else data.X, float)
         spans = list(itertools.pairwise(data.query_ptr))
-        result = rankplug.make_solver("sopopo", max_epochs=2).solve(data)
+        params = {"decomposition": "adjacent-layers", "max_epochs": 2}
+        result = rankplug.make_solver("sopopo", **params).solve(data)
         scores = scores_of @ result.model.coef
         certified(result, graph_loss(data, scores, "adjacent-layers"))
         for schedule in ("adaptive", "cyclic"):
-            result = rankplug.make_solver("larank", epochs=2, schedule=schedule).solve(data)
+            params = {"epochs": 2, "schedule": schedule, "patterns": "items"}
+            result = rankplug.make_solver("larank", **params).solve(data)
             scores = scores_of @ result.model.coef
             losses = [loss_of_patterns(y[b:e], scores[b:e], False) for b, e in spans]
             certified(result, sum(losses))

@@ -23,7 +23,7 @@ from attacks import (
 )
 from scipy import sparse
 
-from rankplug.data import LabelRankingData
+from rankplug.data import LabelRankingData, RankingData
 from rankplug.kernels import Kernel, default_gamma
 from tests.oracles import graph_loss, pair_differences
 
@@ -220,19 +220,22 @@ def _loss(solver, data, scores):
         return slacks.mean() if solver.reduction == "mean" else slacks.sum()
     if solver.name == "larank":
         return sum(
-            _larank_loss(y, s, solver.margin, isinstance(data, LabelRankingData))
+            _larank_loss(y, s, solver.margin, isinstance(data, RankingData))
             for y, s in _groups(data, scores)
         )
     if solver.name == "sopopo":
-        return graph_loss(data, scores, solver.decomposition, solver.weights)
+        decomposition = solver.decomposition
+        if decomposition == "auto":
+            decomposition = "all-pairs" if data.n_labels is None else "adjacent-layers"
+        return graph_loss(data, scores, decomposition, solver.weights)
     return _top_loss(solver, data, scores)
 
 
-def _larank_loss(y, s, margin, by_level):
+def _larank_loss(y, s, margin, by_pair):
     total = np.longdouble(0)
     for a in range(len(y)):
-        lower = np.unique(y[y < y[a]])
-        sets = [y == level for level in lower] if by_level else [y < y[a]] * (len(lower) > 0)
+        lower = np.flatnonzero(y < y[a])
+        sets = lower[:, None] if by_pair else [y == level for level in np.unique(y[lower])]
         for beaten in sets:
             wanted = y[a] - y[beaten] if margin == "graded" else 1.0
             total += max(0, np.max(wanted - (s[a] - s[beaten])))

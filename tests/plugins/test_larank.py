@@ -33,7 +33,7 @@ by_margin = pytest.mark.parametrize("margin", ["unit", "graded"])
 
 
 def solve(data, C=1.0, seed=0, **params):
-    solver = LaRank(C, **{"tol": 1e-7, "epochs": 5000, **params})
+    solver = LaRank(C, **{"tol": 1e-7, "epochs": 5000, "patterns": "items", **params})
     return solver.solve(data, random_state=seed)
 
 
@@ -53,8 +53,11 @@ def label_data(seed=0, n=12, d=3, k=5):
     return LabelRankingData.from_arrays(X, Y)
 
 
-def patterns(data):
+def patterns(data, kind="items"):
     """Weight, better item and worse ones of each pattern, listed one by one."""
+    if kind == "pairs":
+        yield from ((weight, a, [b]) for weight, a, worse in patterns(data) for b in worse)
+        return
     if isinstance(data, LabelRankingData):
         for i, y in enumerate(data.relevance):
             for a in range(data.n_labels):
@@ -81,14 +84,14 @@ def primal(data, scores, squared_norm, C, margin="unit"):
     return 0.5 * squared_norm + C * loss
 
 
-def minimum(data, C, margin="unit", X=None):
+def minimum(data, C, margin="unit", X=None, kind="items"):
     """The optimum by a QP solver: (value, scores of all items)."""
     cvxpy = pytest.importorskip("cvxpy")
     X = data.X if X is None else X
     labels = isinstance(data, LabelRankingData)
     w = cvxpy.Variable((X.shape[1], data.n_labels) if labels else X.shape[1])
     scores, loss = X @ w, 0
-    for weight, a, worse in patterns(data):
+    for weight, a, worse in patterns(data, kind):
         violations = [margin_of(data, a, b, margin) + scores[b] - scores[a] for b in worse]
         loss += weight * cvxpy.pos(cvxpy.max(cvxpy.hstack(violations)))
     problem = cvxpy.Problem(cvxpy.Minimize(0.5 * cvxpy.sum_squares(w) + C * loss))
@@ -137,6 +140,32 @@ def test_queries_equal_a_qp_solver(schedule, margin, kind, weighted):
     assert isinstance(result.model, LinearModel)
     assert_optimal(result, value)
     np.testing.assert_allclose(result.model.predict(data.X), scores, atol=3e-3)
+
+
+@by_schedule
+@by_margin
+@pytest.mark.parametrize("make", [label_data, query_data])
+def test_pairs_as_patterns_equal_a_qp_solver(schedule, margin, make):
+    """For documents they are the default."""
+    data = make()
+    value, scores = minimum_of_pairs(make, margin)
+    kind = "auto" if make is query_data else "pairs"
+    result = solve(data, 0.3, schedule=schedule, margin=margin, patterns=kind)
+    assert_optimal(result, value)
+    np.testing.assert_allclose(result.model.predict(data.X), scores, atol=3e-3)
+
+
+@functools.cache
+def minimum_of_pairs(make, margin):
+    return minimum(make(), 0.3, margin, kind="pairs")
+
+
+def test_pairs_beyond_memory_are_refused_with_the_remedy(monkeypatch):
+    monkeypatch.setattr("rankplug.solver.inputs.physical_memory", lambda: 2**34)
+    y = np.arange(20_000) % 9
+    data = RankingData.from_arrays(np.ones((20_000, 1)), y, np.zeros(20_000, dtype=int))
+    with pytest.raises(DataError, match=r"patterns='items', or 'tree-tron' or 'cutting-plane'"):
+        LaRank().solve(data)
 
 
 @functools.cache
@@ -211,7 +240,7 @@ def test_the_gap_is_certified(seed, make, kernel, schedule, margin, C, epochs):
     """Objective by its formula; the dual objective by the weights and what bounds it."""
     data = make(seed)
     params = {"kernel": kernel, "gamma": 0.3, "schedule": schedule, "margin": margin}
-    solver = LaRank(C, epochs=epochs, tol=1e-12, cache_mb=1e-3, **params)
+    solver = LaRank(C, epochs=epochs, tol=1e-12, cache_mb=1e-3, patterns="items", **params)
     result = quiet(solver, data)
     scores = result.model.predict(data.X)
     if kernel == "linear":

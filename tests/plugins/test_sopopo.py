@@ -304,7 +304,7 @@ def test_what_a_function_decomposes():
         named.objective, rel=1e-6
     )
     assert solve(query_data(), decomposition=adjacent).objective == pytest.approx(
-        solve(query_data()).objective, rel=1e-6
+        solve(query_data(), decomposition="adjacent-layers").objective, rel=1e-6
     )
 
 
@@ -415,7 +415,7 @@ def test_large_queries_take_an_approximate_eigenvalue(monkeypatch):
 def test_more_graphs_than_memory_holds_are_refused_before_they_are_listed(
     decomposition, monkeypatch
 ):
-    monkeypatch.setattr("rankplug_plugins.sopopo.decompositions.physical_memory", lambda: 2**34)
+    monkeypatch.setattr("rankplug.solver.inputs.physical_memory", lambda: 2**34)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20_000, 2)), rng.normal(size=20_000)
     data = RankingData.from_arrays(X, y, np.zeros(20_000, dtype=int))
