@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -116,16 +117,26 @@ def columns(table: Any, chosen: Sequence[str]) -> list[NDArray[Any]]:
     table = collected(table)
     names = column_names(table)
     positions = {name: j for j, name in enumerate(names)}
-    for name in chosen:
-        if name not in positions:
-            raise DataError(f"no column {name!r}{nearest(name, names)}")
+    require_present(chosen, names)
     if len(positions) < len(names):
-        for name in chosen:
-            if names.count(name) > 1:
-                raise DataError(
-                    f"column {name!r} occurs {names.count(name)} times: rename one of them"
-                )
+        require_single(chosen, names)
     return [read_column(table, name, positions[name]) for name in chosen]
+
+
+def require_present(chosen: Iterable[str], names: Collection[str]) -> None:
+    """Raise `DataError` if a table with columns of these names lacks one."""
+    known = set(names)
+    for name in chosen:
+        if name not in known:
+            raise DataError(f"no column {name!r}{nearest(str(name), names)}")
+
+
+def require_single(chosen: Iterable[str], names: Collection[str]) -> None:
+    """Raise `DataError` if a table with columns of these names has one of them more than once."""
+    counts = Counter(names)
+    for name in chosen:
+        if counts[name] > 1:
+            raise DataError(f"column {name!r} occurs {counts[name]} times: rename one of them")
 
 
 def frame_of(table: Any, names: Sequence[str]) -> pd.DataFrame:

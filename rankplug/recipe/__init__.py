@@ -61,9 +61,10 @@ from rankplug.recipe.schema import (
 from rankplug.recipe.starting import (
     Start,
     choice_in_words,
+    choose_in_file,
     first_recipe,
     is_data,
-    read_with_decimals,
+    naming,
 )
 from rankplug.recipe.values import find_wrong_name
 from rankplug.tuning import Cost, Sampler
@@ -88,12 +89,13 @@ __all__ = [
     "Tune",
     "choice_in_words",
     "choose_columns",
+    "choose_in_file",
     "find_wrong_name",
     "first_recipe",
     "is_data",
     "json_schema",
     "load_recipe",
+    "naming",
     "packaged_recipes",
     "parse_recipe",
-    "read_with_decimals",
 ]

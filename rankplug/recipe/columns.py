@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from rankplug.data import tables
-from rankplug.exceptions import DataError, nearest
+from rankplug.exceptions import DataError
+from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID
 from rankplug.recipe.values import is_line
 
 Kind: TypeAlias = Literal["numbers", "booleans", "text", "times", "lists", "other", "nothing"]
@@ -243,20 +244,20 @@ def choose_columns(
     Raises
     ------
     DataError
-        If there is no such column, none is left for the features, or label or query are not
-        named: then it says which columns they may be.
+        If there is no such column, or more than one with a role, none is left for the features, or
+        label or query are not named: then it says which columns they may be.
     """
     columns = tuple(map(Column.of, table.column_names, table.columns))
     names = table.column_names
-    label = "label" if label is None and "label" in names else label
-    qid = "qid" if qid is None and "qid" in names else qid
+    label = DEFAULT_LABEL if label is None and DEFAULT_LABEL in names else label
+    qid = DEFAULT_QID if qid is None and DEFAULT_QID in names else qid
     if label is None or qid is None:
         raise DataError(_propose(columns, label, qid))
     drop, ids = tables.listed(drop), tables.listed(ids)
-    roles = [label, qid, *([] if weight is None else [weight]), *drop, *ids]
-    for name in roles:
-        if name not in names:
-            raise DataError(f"no column {name!r}{nearest(str(name), names)}")
+    single = [label, qid, *([] if weight is None else [weight]), *ids]
+    roles = [*single, *drop]
+    tables.require_present(roles, names)
+    tables.require_single(single, names)
     counts, by_name = Counter(names), {column.name: column for column in columns}
     reasons: dict[str, str | None] = {}
     for column in columns:

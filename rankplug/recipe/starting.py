@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +66,7 @@ def first_recipe(
     DataError
         If the file cannot be read, or as `choose_columns`.
     """
-    path, from_memory = Path(data), table is not None
+    path = Path(data)
     notation = notation or Notation()
     if path.is_dir():
         open_prepared(path)
@@ -82,23 +82,41 @@ def first_recipe(
         if named:
             raise DataError(f"{path}: {', '.join(named)}: the data have no columns, leave it out")
         return Start("\n".join(_text(path, Path(recipe), None, weight, notation)), ())
-    try:
-        if table is None:
-            table, notation = read_with_decimals(path, str(format_), notation)
-        choice = choose_columns(table, label=label, qid=qid, weight=weight, drop=drop)
-    except DataError as error:
-        known = from_memory or str(error).startswith(str(path))
-        where = "" if known else f"{path}: "
-        raise DataError(f"{where}{error}") from None
+    roles: dict[str, Any] = {"label": label, "qid": qid, "weight": weight, "drop": drop}
+    if table is None:
+        choice, notation = choose_in_file(path, str(format_), notation, **roles)
+    else:
+        choice = choose_columns(table, **roles)
     text = "\n".join(_text(path, Path(recipe), choice, weight, notation))
     return Start(text, choice_in_words(path, choice))
 
 
-def read_with_decimals(path: Path, format_: str, notation: Notation) -> tuple[Any, Notation]:
-    """The table in a file, and the notation with the decimal mark that CSV has.
+def choose_in_file(
+    path: Path, format_: str, notation: Notation, **roles: Any
+) -> tuple[Choice, Notation]:
+    """As `choose_columns`, of a table in a file; also the notation with CSV's decimal mark.
 
-    Raises as `rankplug.io.read_table`.
+    Raises
+    ------
+    DataError
+        As `rankplug.io.read_table` and `choose_columns`.
     """
+    with naming(path):
+        table, notation = _read_with_decimals(path, format_, notation)
+        return choose_columns(table, **roles), notation
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of data in the block begin with the path."""
+    try:
+        yield
+    except DataError as error:
+        where = "" if str(error).startswith(str(path)) else f"{path}: "
+        raise DataError(f"{where}{error}") from None
+
+
+def _read_with_decimals(path: Path, format_: str, notation: Notation) -> tuple[Any, Notation]:
     marks: dict[str, Any] = {"separator": notation.separator, "decimal": notation.decimal}
     table = read_table(path, format_, **marks)
     if format_ != "csv" or notation.decimal is not None or not has_decimal_commas(table):

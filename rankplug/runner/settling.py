@@ -7,19 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from rankplug.exceptions import DataError, nearest
+from rankplug.data import tables
+from rankplug.exceptions import DataError
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
 from rankplug.io.files import InputFile, Notation
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, parse_metric
-from rankplug.recipe import (
-    Dataset,
-    Files,
-    OneFile,
-    Recipe,
-    choice_in_words,
-    choose_columns,
-    read_with_decimals,
-)
+from rankplug.recipe import Dataset, Files, OneFile, Recipe, choice_in_words, choose_in_file, naming
 from rankplug.solver import Data
 
 _REAL_METRICS = ("ndcg@10[gain=linear]", "pairwise_accuracy")
@@ -46,36 +39,27 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     format_ = "prepared" if path.is_dir() else data.format or file.find_format()
     if format_ in ("prepared", "svmlight"):
         return recipe, ()
-    try:
-        if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
-            table, notation = read_with_decimals(path, format_, notation)
-            choice = choose_columns(
-                table,
-                label=data.label,
-                qid=data.qid,
-                weight=data.weight,
-                drop=data.drop,
-                ids=data.id,
-            )
-            settled = replace(
-                data,
-                label=choice.label,
-                qid=choice.qid,
-                features=choice.features,
-                drop=(),
-                id=choice.ids,
-                decimal=notation.decimal,
-            )
-            return replace(recipe, data=settled), choice_in_words(path, choice)
-        if not (data.drop or data.id):
-            return recipe, ()
+    if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
+        roles = {"label": data.label, "qid": data.qid, "weight": data.weight}
+        choice, notation = choose_in_file(
+            path, format_, notation, **roles, drop=data.drop, ids=data.id
+        )
+        settled = replace(
+            data,
+            label=choice.label,
+            qid=choice.qid,
+            features=choice.features,
+            drop=(),
+            id=choice.ids,
+            decimal=notation.decimal,
+        )
+        return replace(recipe, data=settled), choice_in_words(path, choice)
+    if not (data.drop or data.id):
+        return recipe, ()
+    with naming(path):
         with open_table(file, format_) as table:
             names = table.column_names()
         return replace(recipe, data=_without_dropped(data, names)), ()
-    except DataError as error:
-        if str(error).startswith(str(path)):
-            raise
-        raise DataError(f"{path}: {error}") from None
 
 
 def settle_metrics(recipe: Recipe, splits: Mapping[str, Data]) -> Recipe:
@@ -97,9 +81,7 @@ def settle_metrics(recipe: Recipe, splits: Mapping[str, Data]) -> Recipe:
 
 def _without_dropped(data: Files | OneFile, names: list[str]) -> Files | OneFile:
     """The files with the features named that are left without `drop` and `id`."""
-    for name in (*data.drop, *data.id):
-        if name not in names:
-            raise DataError(f"no column {name!r}{nearest(name, names)}")
+    tables.require_present((*data.drop, *data.id), names)
     roles = {data.label or DEFAULT_LABEL, data.qid or DEFAULT_QID, data.weight}
     gone = roles | {*data.drop, *data.id}
     features = data.features or tuple(name for name in names if name not in gone)

@@ -136,9 +136,12 @@ def test_nothing_is_overwritten(table, capsys):
         (["data/my tabl.csv"], "no such file; did you mean 'data/my table.csv'"),
         (["data"], "data is not a prepared folder"),
         (["data/my table.csv", *ROLES, "-o", "gone/r.yaml"], "gone/r.yaml"),
+        (["data/label twice.csv"], "data/label twice.csv: column 'label' occurs 2 times: rename"),
     ],
 )
 def test_a_mistake_is_one_message(table, capsys, arguments, message):
+    rows = "".join(f"{row // 4},{row % 2},{row % 3},{row}\n" for row in range(12))
+    table.with_name("label twice.csv").write_text(f"qid,label,label,x\n{rows}")
     assert cli.main(["init", *arguments]) in (1, 2)
     err = capsys.readouterr().err
     assert message in err
