@@ -21,6 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
@@ -34,6 +35,7 @@ _LAST_CALL, _LAST_WORDS = 0.1, 0.5
 _LONGEST_QUEUE = 5.0  # seconds in which the queue of those who connect must have been empty
 _SO_ATTACH_FILTER, _BPF_RETURN = 26, 0x06  # of Linux
 _POLL = 0.5  # seconds from one look at the workers to the next
+_GLANCE = 0.05  # seconds after which nobody notices that a signal was not seen at once
 
 
 class GracefulServer(uvicorn.Server):
@@ -147,9 +149,9 @@ def _supervise(config: uvicorn.Config, args: argparse.Namespace) -> int:
     workers = [start() for _ in range(args.workers)]
     status = None
     while status is None:
-        came = signal.sigtimedwait(_SIGNALS, _POLL)
+        came = _wait_for_signal(_POLL)
         if came is not None:
-            status = 128 + came.si_signo
+            status = 128 + came
             break
         for place, worker in enumerate(workers):
             if worker.poll() == _FAILED:  # as the next one would
@@ -167,8 +169,18 @@ def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
         for worker in running:
             worker.send_signal(signal.SIGTERM)
         while any(worker.poll() is None for worker in running):
-            if signal.sigtimedwait(_SIGNALS, _LAST_CALL) is not None:
+            if _wait_for_signal(_LAST_CALL) is not None:
                 break
+
+
+def _wait_for_signal(seconds: float) -> int | None:
+    """The number of a signal that comes in this time; macOS has no `signal.sigtimedwait`."""
+    end = time.monotonic() + seconds
+    while not (came := signal.sigpending() & {*_SIGNALS}):
+        if time.monotonic() >= end:
+            return None
+        time.sleep(_GLANCE)
+    return signal.sigwait(came)
 
 
 if __name__ == "__main__":

@@ -133,3 +133,17 @@ def test_a_server_that_cannot_listen_fails(serve):
         log, _ = process.communicate(timeout=HANG)
     assert process.returncode == 1, log
     assert "address already in use" in log
+
+
+def test_signals_are_waited_for_where_the_system_has_no_timed_wait(monkeypatch):
+    from rankplug.mlflow import server
+
+    monkeypatch.delattr(signal, "sigtimedwait", raising=False)  # as on macOS
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, server._SIGNALS)
+    try:
+        assert server._wait_for_signal(0.01) is None
+        signal.raise_signal(signal.SIGTERM)  # of this thread, which has blocked it
+        assert server._wait_for_signal(HANG) == signal.SIGTERM
+        assert server._wait_for_signal(0.01) is None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
