@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rankplug.io.files import InputFile
-    from rankplug.metrics import Measured, MeasuredRun, RankedRows, Summary, SummarySettings
+    from rankplug.metrics import MeasuredRun, RankedRows, Summary, SummarySettings
     from rankplug.models import Model
 
 _EVALUATE_HELP = """\
@@ -64,12 +64,12 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ties",
         choices=["trec", "expected"],
-        default="trec",
         help="documents of a run of equal score (default: trec)",
     )
     parser.add_argument(
         "--skip-missing",
         action="store_true",
+        default=None,
         help="leave out queries that a run lacks, as trec_eval does without -c",
     )
     parser.add_argument(
@@ -104,6 +104,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         from rankplug.exceptions import ParameterError
 
         raise ParameterError("name MODEL and DATA, or --qrels and --run")
+    _refuse(args, _FOR_RUNS, "for --run, not for MODEL and DATA")
     model = open_model(args)
     from rankplug.models.answers import label_names
 
@@ -120,6 +121,19 @@ def _evaluate(args: argparse.Namespace) -> int:
         log_summary(summary, MlflowClient(), run_id)
     print(_as_json(summary.intervals) if args.json else _table(summary))
     return 0
+
+
+_FOR_RUNS = ("baseline", "ties", "skip_missing")
+_FOR_DATA = ("tracking_uri", "label", "qid", "zero_based", "separator", "decimal")
+
+
+def _refuse(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise `ParameterError` if options are given that would be ignored."""
+    from rankplug.exceptions import ParameterError
+
+    given = [f"--{one.replace('_', '-')}" for one in names if getattr(args, one) is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: {why}")
 
 
 def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
@@ -210,6 +224,7 @@ def _evaluate_label_ranking(
     from rankplug.io import read_label_data
     from rankplug.metrics import DEFAULT_LABEL_METRICS, summarize_label_ranking
 
+    _refuse(args, ["qid"], "the model orders labels, and its data have no queries")
     settings = _settings(args, DEFAULT_LABEL_METRICS)
     known = LabelRankingData(
         sparse.csr_array((0, model.n_features)),
@@ -279,13 +294,14 @@ def _interval_table(
 def _evaluate_runs(args: argparse.Namespace) -> int:
     from rankplug.exceptions import ParameterError
     from rankplug.io import read_qrels, read_run
-    from rankplug.metrics import measure_run
+    from rankplug.metrics import measure_run, summarize_measured
 
     if args.model is not None or not (args.run and args.qrels):
         raise ParameterError("--qrels and --run go together, without MODEL and DATA")
+    _refuse(args, _FOR_DATA, "for MODEL and DATA, not for --run")
     settings = _settings(args, _METRICS_OF_RUNS)
     qrels = read_qrels(args.qrels)
-    options: Any = {"complete": not args.skip_missing, "ties": args.ties}
+    options: Any = {"complete": not args.skip_missing, "ties": args.ties or "trec"}
     found = {
         name: measure_run(qrels, read_run(path), settings.metrics, **options)
         for name, path in _names_of(args.run).items()
@@ -295,7 +311,7 @@ def _evaluate_runs(args: argparse.Namespace) -> int:
         if args.baseline is not None:
             raise ParameterError("--baseline: there is one run only")
         (one,) = found.values()
-        intervals = _intervals(one.measured, settings)
+        intervals = summarize_measured(one.measured, settings)
         print(_as_json(intervals) if args.json else _interval_table(intervals, settings))
     elif args.json:
         print(json.dumps(_compare_as_json(found, baseline, settings), indent=2))
@@ -319,13 +335,6 @@ def _names_of(paths: Iterable[str]) -> dict[str, str]:
     if len(set(names)) < len(names):
         raise ParameterError("--run: a file is named twice")
     return dict(zip(names, several, strict=True))
-
-
-def _intervals(measured: Mapping[str, Measured], settings: SummarySettings) -> dict[str, Any]:
-    """Mean and interval of each metric, as for models."""
-    from rankplug.metrics import summarize_measured
-
-    return summarize_measured(measured, settings)
 
 
 def _per_query(found: Mapping[str, MeasuredRun], metric: str) -> dict[str, NDArray[Any]]:
@@ -354,24 +363,28 @@ def _compare_runs(
 def _compare_as_json(
     found: Mapping[str, MeasuredRun], baseline: str, settings: SummarySettings
 ) -> dict[str, Any]:
+    from rankplug.metrics import summarize_measured
+
     compared = [
         {key: None if value != value else value for key, value in asdict(one).items()}
         | {"verdict": one.verdict}
         for one in _compare_runs(found, baseline, settings)
     ]
-    runs = {name: _described(_intervals(one.measured, settings)) for name, one in found.items()}
+    runs = {
+        name: _described(summarize_measured(one.measured, settings)) for name, one in found.items()
+    }
     return {"runs": runs, "baseline": baseline, "comparisons": compared}
 
 
 def _comparison(found: Mapping[str, MeasuredRun], baseline: str, settings: SummarySettings) -> str:
     """A table of means with intervals, and one of the differences in the first metric."""
-    from rankplug.metrics import parse_metric
+    from rankplug.metrics import parse_metric, summarize_measured
     from rankplug.report import comparison_table, text_table
 
     level = f"{100 * settings.level:g} %"
     rows = []
     for name, one in found.items():
-        intervals = _intervals(one.measured, settings).values()
+        intervals = summarize_measured(one.measured, settings).values()
         cells = [
             f"{_format(each['value'])} ({_format(each['low'])} to {_format(each['high'])})"
             for each in intervals
@@ -389,7 +402,7 @@ def _comparison(found: Mapping[str, MeasuredRun], baseline: str, settings: Summa
 
 def _notes(name: str, one: MeasuredRun, args: argparse.Namespace) -> Iterable[str]:
     """What was done about ties, and about what is missing on either side."""
-    if args.ties == "trec":
+    if args.ties != "expected":
         yield "documents of equal score: by falling id, as in trec_eval (or --ties expected)"
     else:
         yield "documents of equal score: the expected value over their orders (or --ties trec)"

@@ -85,6 +85,7 @@ def test_label_ranking(folder, capsys):
         ("model", "gone.csv", [], "gone.csv: no such file"),
         ("model", "data.csv", ["--label", "a", "--label", "b"], "one column of relevance"),
         ("labels", "colours.csv", [], "name the class column"),
+        ("labels", "colours.csv", ["--qid", "q"], "--qid: the model orders labels"),
         ("gone", "data.csv", [], "no such model"),
     ],
 )

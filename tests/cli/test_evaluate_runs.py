@@ -115,6 +115,15 @@ def test_several_runs_are_compared(folder, capsys):
              "--baseline", "smal"],
             "did you mean 'small'",
         ),
+        (
+            ["--qrels", "{}/qrels.txt", "--run", "{}/weak.run.gz", "--label", "y", "--qid", "q",
+             "--no-zero-based", "--decimal", ".", "--tracking-uri", "x"],
+            "--tracking-uri, --label, --qid, --zero-based, --decimal: for MODEL and DATA, not",
+        ),
+        (
+            ["model", "data", "--skip-missing", "--ties", "trec", "--baseline", "x"],
+            "--baseline, --ties, --skip-missing: for --run, not for MODEL and DATA",
+        ),
     ],
 )  # fmt: skip
 def test_mistakes_are_said(folder, capsys, arguments, message):
