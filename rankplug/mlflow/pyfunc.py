@@ -111,9 +111,8 @@ class ScoringModel:
             return data
         numbered = feature_columns(self._model)
         known = set(numbered)
-        given = [
-            name for name in tables.column_names(data) if name not in query_columns(self._model)
-        ]
+        of_queries = query_columns(self._model)
+        given = [name for name in tables.column_names(data) if name not in of_queries]
         if not known.isdisjoint(given):
             return tables.to_matrix(data, numbered)
         if len(given) != len(numbered):
