@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.impute import SimpleImputer
 from sklearn.utils import get_tags
 
-from rankplug.data import Matrix
+from rankplug.data import Matrix, tables
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import KernelModel, LinearModel, Model, TreeEnsemble
 from rankplug.parameters import Choice, Parameter, Real
@@ -204,19 +203,37 @@ def _scale(steps: tuple[Step, ...], X: Any) -> NDArray[Any]:
 
 def takes_missing(regressor: Any) -> bool:
     """Whether a regressor, or a pipeline of steps before one, says that it takes NaN."""
-    steps = [step for _, step in getattr(regressor, "steps", [("", regressor)])]
-    for step in steps:
-        if step in (None, "passthrough"):
-            continue
+    for step in _steps(regressor):
         try:
             allowed = get_tags(step).input_tags.allow_nan
         except (AttributeError, TypeError):  # no estimator, which training says
             allowed = False
         if not allowed:
             return False
-        if isinstance(step, SimpleImputer):
+        if _is_imputer(step):
             return True
     return True
+
+
+def fills_missing(regressor: Any) -> bool:
+    """Whether it is a pipeline with an imputer of NaN, before which all steps take them."""
+    return takes_missing(regressor) and any(map(_is_imputer, _steps(regressor)))
+
+
+def is_made_dense(regressor: Any) -> bool:
+    """Whether the regressor says that it takes no sparse features."""
+    return not get_tags(regressor).input_tags.sparse
+
+
+def _steps(regressor: Any) -> list[Any]:
+    steps = [step for _, step in getattr(regressor, "steps", [("", regressor)])]
+    return [step for step in steps if step not in (None, "passthrough")]
+
+
+def _is_imputer(step: Any) -> bool:
+    """Whether it says, as scikit-learn's imputers do, that it fills in NaN."""
+    params = step.get_params(deep=False) if hasattr(step, "get_params") else {}
+    return "missing_values" in params and tables.is_missing(params["missing_values"])
 
 
 def convert_features(regressor: Any, X: Matrix) -> Any:
@@ -224,7 +241,7 @@ def convert_features(regressor: Any, X: Matrix) -> Any:
     matrix: Any = X
     if not sparse.issparse(matrix):
         return matrix
-    if not get_tags(regressor).input_tags.sparse:
+    if is_made_dense(regressor):
         return matrix.toarray()
     # Made of its parts, the matrix has 32-bit indices wherever they are large enough: some
     # regressors take no others.

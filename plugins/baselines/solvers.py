@@ -13,7 +13,7 @@ from sklearn.base import clone, is_regressor
 from threadpoolctl import threadpool_limits
 
 from rankplug._fast.pairs import ActivePairs, Queries
-from rankplug.data import RankingData, to_dense
+from rankplug.data import RankingData, largest_stored, to_dense
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Count, Parameter, Positive, Threads
@@ -24,6 +24,8 @@ from rankplug.system.interruption import interrupted
 from rankplug_plugins.baselines.regressor_model import (
     RegressorModel,
     convert_features,
+    fills_missing,
+    is_made_dense,
     takes_missing,
 )
 
@@ -213,7 +215,8 @@ class Pointwise(Baseline):
         super().check(data)
         if not isinstance(data, RankingData) or not sparse.issparse(data.X):
             return
-        if data.has_missing and self.regressor != "hist-gradient-boosting":
+        regressor = self._new_regressor()
+        if data.has_missing and not (is_made_dense(regressor) or fills_missing(regressor)):
             raise DataError(
                 f"{self.name}: scikit-learn's trees take missing values in dense features only: "
                 "pass X.toarray()"
@@ -221,10 +224,7 @@ class Pointwise(Baseline):
 
     def _find(self, data: RankingData, rng: np.random.Generator) -> Model:
         seed = int(rng.integers(_LARGEST_SEED))
-        if isinstance(self.regressor, str):
-            regressor = self._make_regressor(self.regressor)
-        else:
-            regressor = clone(self.regressor)
+        regressor = self._new_regressor()
         if regressor.get_params(deep=False).get("random_state", seed) is None:
             regressor.set_params(random_state=seed)
         if not np.isfinite(data.relevance @ data.relevance):
@@ -240,6 +240,10 @@ class Pointwise(Baseline):
         if coef is None or np.size(coef) != regressor.n_features_in_:
             return RegressorModel(regressor)
         return LinearModel(np.ravel(coef))
+
+    def _new_regressor(self) -> Any:
+        named = isinstance(self.regressor, str)
+        return self._make_regressor(self.regressor) if named else clone(self.regressor)
 
     def _make_regressor(self, name: str) -> Any:
         from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
@@ -269,8 +273,7 @@ class Pointwise(Baseline):
 
 def _require_moderate(data: RankingData, C: float) -> None:
     """Refuse what liblinear may run in circles on, where no signal reaches it."""
-    stored = data.X.data if sparse.issparse(data.X) else data.X
-    sizes = {"feature": float(np.abs(stored).max(initial=0.0))}
+    sizes = {"feature": largest_stored(data.X)}
     sizes["relevance"] = float(np.abs(data.relevance).max())
     low, high = _MODERATE
     wrong = [

@@ -8,6 +8,7 @@ from rankplug.data.arrays import (
     even_spans,
     far_origin,
     holds_nan,
+    largest_stored,
     n_stored,
     real_array,
     real_vector,
@@ -18,6 +19,7 @@ from rankplug.data.arrays import (
     stored_values,
     take_rows,
     to_dense,
+    with_short_indices,
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.blocks import Block, JoinedMatrix, OneHotMatrix
@@ -75,6 +77,7 @@ __all__ = [
     "group_queries",
     "holds_nan",
     "id_texts",
+    "largest_stored",
     "list_columns",
     "n_stored",
     "no_pairs",
@@ -93,4 +96,5 @@ __all__ = [
     "stored_values",
     "take_rows",
     "to_dense",
+    "with_short_indices",
 ]

@@ -352,6 +352,30 @@ def stored_values(X: Matrix) -> NDArray[Any]:
     return X if isinstance(X, np.ndarray) else np.asarray(X.data)
 
 
+def largest_stored(X: Matrix) -> float:
+    """The largest absolute value that is stored and not missing; 0 if there is none."""
+    return float(np.fmax.reduce(np.abs(stored_values(X)), axis=None, initial=0.0))
+
+
+def with_short_indices(X: Any, taker: str) -> Any:
+    """Features for code that knows sparse indices of 32 bits only; dense ones as they are.
+
+    Raises
+    ------
+    DataError
+        If the indices need more; it names who takes no others.
+    """
+    if not sparse.issparse(X):
+        return X
+    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        raise DataError(
+            f"{taker} takes sparse features with up to 2^31 values and columns: train on fewer, or "
+            "with another solver"
+        )
+    short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return sparse.csr_matrix((X.data, *short), shape=X.shape)
+
+
 def holds_nan(X: Matrix) -> bool:
     """Whether an element is NaN, of features without infinity."""
     # A sum that is no NaN proves that there is none in one fast pass, where nothing is infinite.

@@ -14,6 +14,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -47,6 +48,34 @@ def solve(name, data, **params):
 
 def measure(metric, data, model):
     return evaluate(data.relevance, model.predict(data.X), data.qid, metric)[metric]
+
+
+@pytest.mark.parametrize(
+    ("regressor", "thin"),
+    [
+        (make_pipeline(KNNImputer(), Ridge()), True),
+        (make_pipeline(StandardScaler(with_mean=False), SimpleImputer(), Ridge()), True),
+        (HistGradientBoostingRegressor(max_iter=3), True),
+        (RandomForestRegressor(3), False),
+    ],
+)
+def test_missing_values_are_taken_as_regressors_say(regressor, thin):
+    data = make_ranking()
+    data.X[::5, 1] = np.nan
+    solver = rankplug.make_solver("pointwise", regressor=regressor)
+    for X in (data.X, sparse.csr_array(data.X)):
+        given = rankplug.RankingData.from_arrays(X, data.relevance, data.qid)
+        if sparse.issparse(X) and not thin:
+            with pytest.raises(DataError, match="missing values in dense features only"):
+                solver.solve(given)
+        else:
+            assert np.isfinite(solver.solve(given).model.predict(X)).all()
+
+
+def test_imputers_of_other_values_do_not_take_missing_ones():
+    for imputer in (SimpleImputer(missing_values=0.0), KNNImputer(missing_values=0.0)):
+        solver = rankplug.make_solver("pointwise", regressor=make_pipeline(imputer, Ridge()))
+        assert not solver.takes_missing_values()
 
 
 # --- constant ---------------------------------------------------------------------------------
