@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import RankingData
+from rankplug.data import RankingData, largest_stored, with_short_indices
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.metrics import measure_data, parse_metric
 from rankplug.models import Model, TreeEnsemble
@@ -192,16 +192,14 @@ class CatBoost(BoostedTrees):
         """The data for CatBoost; the scores of earlier trees are where it starts."""
         import catboost
 
-        X: Any = data.X
-        values = X.data if sparse.issparse(X) else X
-        if values.size and float(np.fmax.reduce(np.abs(values), axis=None)) > _LARGEST_FLOAT32:
+        if largest_stored(data.X) > _LARGEST_FLOAT32:
             raise DataError(
                 "CatBoost refuses the data: features must be below 3.4e38, the limit of float32: "
                 "rescale them"
             )
-        if sparse.issparse(X):  # CatBoost takes indices of 32 bits only
-            parts = (_writable(X.data), X.indices.astype(np.int32), X.indptr.astype(np.int32))
-            X = sparse.csr_matrix(parts, shape=X.shape)
+        X = with_short_indices(data.X, "CatBoost")
+        if sparse.issparse(X):
+            X.data = _writable(X.data)
         else:
             X = _writable(X)
         return catboost.Pool(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from rankplug.data import (
@@ -17,7 +16,8 @@ from rankplug.data import (
     OneHotMatrix,
     PreferenceData,
     RankingData,
-    stored_values,
+    largest_stored,
+    with_short_indices,
 )
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.maps import FeatureMap, FittedMap, Fitting, pack, unpack
@@ -115,7 +115,7 @@ class FittedLeaves(FittedMap):
         kind, content = header.get("kind"), header.get("trees")
         if not isinstance(kind, str) or not isinstance(content, dict):
             raise ModelFormatError(f"{folder}: the header does not describe the trees")
-        found = TreeEnsemble if kind == TreeEnsemble.kind else model_class(kind, folder)
+        found = model_class(kind, folder)
         if not issubclass(found, TreeModel):
             raise ModelFormatError(f"{folder}: a model of kind {kind!r} has no leaves")
         trees = unpack(found, folder, _FILE, content)
@@ -250,12 +250,12 @@ class LeavesMap(FeatureMap):
             random_state=int(fitting.rng.integers(2**31)),
         )
         weight = getattr(data, "row_weight", None)
-        if np.fmax.reduce(np.abs(stored_values(data.X)), axis=None, initial=0.0) > _LARGEST_FLOAT32:
+        if largest_stored(data.X) > _LARGEST_FLOAT32:
             raise DataError(
                 "the features are too large for forests, which compare them as float32: they must "
                 "be below 3.4e38; scale the features"
             )
-        forest.fit(_with_short_indices(data.X), y, sample_weight=weight)
+        forest.fit(with_short_indices(data.X, "a forest"), y, sample_weight=weight)
         return TreeEnsemble(_arrays_of([one.tree_ for one in forest.estimators_]), data.n_features)
 
 
@@ -264,16 +264,6 @@ def _kind_of(data: PreferenceData | None) -> str:
         return "labels"
     graded = isinstance(data, RankingData) and data.is_graded and data.n_queries > 1
     return "grades" if data is None or graded else "one query, or numbers"
-
-
-def _with_short_indices(X: Any) -> Any:
-    """Sparse features as scikit-learn's trees take them, which know 32-bit indices only."""
-    if not sparse.issparse(X):
-        return X
-    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        raise DataError("forests take sparse features with up to 2^31 values: use boosted trees")
-    short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return sparse.csr_matrix((X.data, *short), shape=X.shape)
 
 
 def _arrays_of(trees: list[Any]) -> TreeArrays:

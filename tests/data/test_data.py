@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, RankingData, as_matrix, group_queries
+from rankplug.data import (
+    LabelRankingData,
+    RankingData,
+    as_matrix,
+    group_queries,
+    with_short_indices,
+)
 from rankplug.estimators import Ranker
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel
@@ -224,6 +230,16 @@ def test_other_sparse_formats(form):
         matrix, _ = as_matrix(make(X).asformat(form))
         assert isinstance(matrix, sparse.csr_array)
         np.testing.assert_array_equal(matrix.toarray(), X)
+
+
+def test_code_that_knows_short_indices_only_gets_these_or_a_refusal():
+    narrow = sparse.csr_array(np.eye(3))
+    narrow.indices, narrow.indptr = narrow.indices.astype(np.int64), narrow.indptr.astype(np.int64)
+    short = with_short_indices(narrow, "CatBoost")
+    assert short.indices.dtype == short.indptr.dtype == np.int32
+    np.testing.assert_array_equal(short.toarray(), np.eye(3))
+    with pytest.raises(DataError, match=r"CatBoost takes sparse features with up to 2\^31"):
+        with_short_indices(sparse.csr_array((2, 2**31 + 1)), "CatBoost")
 
 
 def test_64_bit_indices_survive_sorting():
