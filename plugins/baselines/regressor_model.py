@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
 
-from rankplug.data import Matrix, tables
+from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models import KernelModel, LinearModel, Model, TreeEnsemble
 from rankplug.parameters import Choice, Parameter, Real
@@ -231,9 +231,8 @@ def _steps(regressor: Any) -> list[Any]:
 
 
 def _is_imputer(step: Any) -> bool:
-    """Whether it says, as scikit-learn's imputers do, that it fills in NaN."""
-    params = step.get_params(deep=False) if hasattr(step, "get_params") else {}
-    return "missing_values" in params and tables.is_missing(params["missing_values"])
+    """Whether it says, as scikit-learn's imputers do, what it fills in: NaN, if it takes that."""
+    return hasattr(step, "get_params") and "missing_values" in step.get_params(deep=False)
 
 
 def convert_features(regressor: Any, X: Matrix) -> Any:
