@@ -13,7 +13,7 @@ from scipy import sparse
 
 from rankplug.data import Matrix
 from rankplug.exceptions import ModelFormatError
-from rankplug.models import TreeModel
+from rankplug.models import TREES, Contributions, TreeModel
 from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 
@@ -59,9 +59,17 @@ class LightGBMModel(TreeModel):
         return np.asarray(self.booster.feature_importance("gain"), dtype=np.float64)
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
+        return self._predict_in_detail(X, raw_score=True).astype(np.float64, copy=False)
+
+    def _predict_in_detail(self, X: Matrix, **what: bool) -> NDArray[Any]:
         rows: Any = sparse.csr_matrix(X) if sparse.issparse(X) else X
         survive_forks()
-        return np.asarray(self.booster.predict(rows, raw_score=True), dtype=np.float64)
+        found: Any = self.booster.predict(rows, **what)
+        return np.asarray(found.toarray() if sparse.issparse(found) else found)
+
+    def _contributions(self, X: Matrix) -> Contributions:
+        found = self._predict_in_detail(X, pred_contrib=True)
+        return Contributions(found[:, :-1], found[:, -1], TREES)
 
     @property
     def leaf_counts(self) -> NDArray[np.int64]:
@@ -77,9 +85,7 @@ class LightGBMModel(TreeModel):
 
     def find_leaves(self, X: Matrix) -> NDArray[np.integer[Any]]:
         """The leaf of each row in each tree, of shape (n_samples, n_trees)."""
-        rows: Any = sparse.csr_matrix(X) if sparse.issparse(X) else X
-        survive_forks()
-        found = np.asarray(self.booster.predict(rows, pred_leaf=True), dtype=np.int64)
+        found = self._predict_in_detail(X, pred_leaf=True).astype(np.int64)
         return found.reshape(X.shape[0], -1)
 
     def with_leaf_values(self, values: NDArray[np.float64]) -> LightGBMModel:

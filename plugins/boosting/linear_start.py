@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Matrix, as_matrix, to_dense
+from rankplug.data import Matrix
 from rankplug.exceptions import ModelFormatError, ParameterError
-from rankplug.models import LinearModel, Model
+from rankplug.models import Contributions, LinearModel, Model
 from rankplug.parameters import Parameter, Positive
 from rankplug.shards import RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, make_solver
@@ -161,29 +161,8 @@ class LinearThenTreesModel(Model):
         """Total gain of the trees' splits that use each feature."""
         return self.trees.feature_importances()
 
-    def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What each feature adds to the scores: by its linear weight, and in the trees.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        linear : float64 ndarray of shape (n_samples, n_features)
-            ``X * coef``.
-        trees : float64 ndarray of shape (n_samples, n_features + 1)
-            SHAP values, by XGBoost; the last column is the trees' mean score. All columns of
-            both add up to the score, but for float32 rounding.
-
-        Raises
-        ------
-        DataError
-            If the features do not fit.
-        """
-        matrix: Any = as_matrix(X, self.feature_names)[0]
-        of_trees = self.trees.contributions(matrix)
-        return np.asarray(to_dense(matrix) * self.linear.coef, dtype=np.float64), of_trees
+    def _contributions(self, X: Matrix) -> Contributions:
+        return self.linear._contributions(X) + self.trees._contributions(X)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {"linear": self.linear._write(folder), "trees": self.trees._write(folder)}

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import Matrix, as_matrix
+from rankplug.data import Matrix
 from rankplug.exceptions import DataError, ModelFormatError
-from rankplug.models import TreeModel, check_labels
+from rankplug.models import TREES, Contributions, TreeModel, check_labels
 from rankplug.system.cores import survive_forks
 from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json, ubjson_to_json
 from rankplug_plugins.boosting.xgboost_matrices import label_rows, missing_value, rows_per_block
@@ -149,23 +149,9 @@ class XGBoostModel(TreeModel):
         content = json.loads(self.booster.save_raw("json"))
         return [np.array(tree["left_children"]) == -1 for tree in _trees(content)]
 
-    def contributions(self, X: Any) -> NDArray[np.float64]:
-        """SHAP values of the features, and the mean score: of shape (n_samples, n_features + 1).
-
-        Rows add up to their scores, but for float32 rounding.
-
-        Raises
-        ------
-        DataError
-            If the features do not fit, or the model ranks labels.
-        """
-        if self.labels is not None:
-            raise DataError("contributions are those to the score of a document, not of a label")
-        matrix, _ = as_matrix(X, self.feature_names, allow_missing=True)
-        if matrix.shape[1] != self.n_features:
-            raise DataError(f"X has {matrix.shape[1]} features, the model {self.n_features}")
-        found = self._predict_in_detail(matrix, pred_contribs=True)
-        return np.asarray(found, dtype=np.float64)
+    def _contributions(self, X: Matrix) -> Contributions:
+        found = self._predict_in_detail(X, pred_contribs=True).astype(np.float64)
+        return Contributions(found[:, :-1], found[:, -1], TREES)
 
     def _predict_in_detail(self, X: Matrix, **what: bool) -> NDArray[Any]:
         import xgboost

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from rankplug.data import (
@@ -21,7 +23,7 @@ from rankplug.data import (
 )
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.maps import FeatureMap, FittedMap, Fitting, pack, unpack
-from rankplug.models import TreeArrays, TreeEnsemble, TreeModel, model_class
+from rankplug.models import Contributions, TreeArrays, TreeEnsemble, TreeModel, model_class
 from rankplug.parameters import Count, Optional, Parameter
 from rankplug.solver import Solver, make_solver
 
@@ -106,6 +108,12 @@ class FittedLeaves(FittedMap):
         """Such as ``tree3.leaf7``, counted from 0."""
         counts = np.diff(self.starts)
         return [f"tree{t}.leaf{k}" for t, n in enumerate(counts) for k in range(n)]
+
+    def contributions(self, X: Matrix, weights: NDArray[np.float64]) -> Contributions | None:
+        """Those of the trees with the weights as the values of their leaves."""
+        trees, rest = self.trees.with_weights(weights)
+        found = trees._contributions(X)
+        return None if found is None else replace(found, constant=found.constant + rest)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {"kind": self.trees.kind, "trees": pack(self.trees, folder, _FILE)}

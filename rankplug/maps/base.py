@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Block, JoinedMatrix, Matrix, PreferenceData, Task, as_matrix
+from rankplug.data import Block, JoinedMatrix, Matrix, PreferenceData, Task, as_matrix, to_dense
 from rankplug.exceptions import DataError
+from rankplug.models import SHAPES, Contributions
 from rankplug.parameters import Declared, Positive
 
 if TYPE_CHECKING:
@@ -99,6 +100,19 @@ class FittedMap(ABC):
     def column_features(self) -> NDArray[np.int64] | None:
         """The one feature that each column is a function of; None if there are several."""
         return None
+
+    def contributions(self, X: Matrix, weights: NDArray[np.float64]) -> Contributions | None:
+        """What the features of valid rows add to ``transform(X) @ weights``, if it can be told.
+
+        By default it can if each column is a function of one feature.
+        """
+        origins = self.column_features()
+        if origins is None:
+            return None
+        columns = to_dense(self._transform(X)) * weights
+        return Contributions(columns, np.zeros(len(columns)), SHAPES).to_features(
+            origins, self.n_features
+        )
 
     @abstractmethod
     def _write(self, folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankplug.data import Matrix, row_blocks
 from rankplug.exceptions import ModelFormatError, ParameterError
 from rankplug.maps.joined import FittedJoin, pack, unpack
-from rankplug.models import LinearModel, Model, TreeModel, WrappedModel, model_class
+from rankplug.models import Contributions, LinearModel, Model, TreeModel, WrappedModel, model_class
 
 _BLOCK_ELEMENTS = 1 << 22  # of features mapped at once: 32 MB of float64
 
@@ -83,11 +83,7 @@ class MappedModel(WrappedModel):
             )
         if not isinstance(self.model, LinearModel):
             raise ParameterError("only weights of one score can be the values of leaves")
-        values = self.map.factors[0] * self.model.coef
-        # Each tree to mean 0, which changes all scores alike: small values lose fewer digits.
-        counts = trees.leaf_counts
-        means = np.add.reduceat(values, np.cumsum(counts) - counts) / counts
-        return trees.with_leaf_values(values - np.repeat(means, counts))
+        return trees.with_weights(self.map.factors[0] * self.model.coef)[0]
 
     def _predict(self, X: Matrix) -> NDArray[np.float64]:
         blocks = [X[rows] for rows in row_blocks(X, _BLOCK_ELEMENTS)]
@@ -99,6 +95,19 @@ class MappedModel(WrappedModel):
             scores: NDArray[np.float64] = mapped @ self.model.coef
             return scores
         return self.model._predict(mapped.tocsr())
+
+    def _contributions(self, X: Matrix) -> Contributions | None:
+        if not isinstance(self.model, LinearModel):
+            return None
+        found, start = [], 0
+        for part, factor in zip(self.map.parts, self.map.factors, strict=True):
+            weights = factor * self.model.coef[start : start + part.n_columns]
+            start += part.n_columns
+            of_part = part.contributions(X, weights)
+            if of_part is None:
+                return None
+            found.append(of_part)
+        return sum(found[1:], found[0])
 
     def _write(self, folder: Path) -> dict[str, Any]:
         content = pack(self.model, folder, "model")

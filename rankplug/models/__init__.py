@@ -1,6 +1,7 @@
 """Trained models: they predict, save and load, and know nothing of how they were trained."""
 
 from rankplug.models.base import Model, saved_size
+from rankplug.models.contributions import SHAPES, TREES, Contributions, find_contributions
 from rankplug.models.header import SCHEMA_VERSION
 from rankplug.models.kernel import KernelModel
 from rankplug.models.linear import (
@@ -25,6 +26,9 @@ from rankplug.models.wrapped import (
 
 __all__ = [
     "SCHEMA_VERSION",
+    "SHAPES",
+    "TREES",
+    "Contributions",
     "KernelModel",
     "LabelLinearModel",
     "LinearModel",
@@ -36,6 +40,7 @@ __all__ = [
     "TreeModel",
     "WrappedModel",
     "check_labels",
+    "find_contributions",
     "linear_model",
     "linear_weights",
     "load_model",

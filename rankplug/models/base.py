@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import Categories, Matrix, check_features, refuse_missing, tables
 from rankplug.exceptions import DataError
+from rankplug.models.contributions import Contributions, find_contributions
 from rankplug.models.header import write_header
 from rankplug.system.files import new_folder
 
@@ -115,6 +116,33 @@ class Model(ABC):
         if has_missing and not self.takes_missing_values:
             refuse_missing(matrix, self.feature_names)
         return matrix
+
+    def contributions(self, X: Any) -> NDArray[np.float64]:
+        """What each feature adds to the scores of the rows, and last the rest, a constant.
+
+        Exact for linear, additive and boosted models, sampled for others: `find_contributions`
+        says which, and with what error. Only differences within a query count for its order.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float64 ndarray of shape (n_samples, n_features + 1)
+            Rows add up to their scores, but for rounding (to float32 where trees are XGBoost's).
+
+        Raises
+        ------
+        DataError
+            As `predict`, and if the model ranks labels.
+        """
+        found = find_contributions(self, X)
+        return np.column_stack((found.values, found.constant))
+
+    def _contributions(self, X: Any) -> Contributions | None:
+        """What the features of valid rows add to the scores, if the form of the model tells."""
+        return None
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """How much each feature counts, >= 0; None if the model does not tell.

@@ -92,6 +92,10 @@ class EncodeStep(Step):
         return True
 
     @override
+    def origins(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(self.n_in), self.widths)
+
+    @override
     def free_columns(self) -> set[int]:
         """All: any value is a category, or none that is known."""
         return set(range(self.n_in))

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug._fast import passes
-from rankplug.data import LabelRankingData, Matrix, RankingData, fill_missing, holds_nan
+from rankplug.data import LabelRankingData, Matrix, RankingData, fill_missing, holds_nan, to_dense
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models.base import ARRAYS, Model
+from rankplug.models.contributions import WEIGHTS, Contributions
 from rankplug.models.header import check_names, is_text
 from rankplug.system.files import load_arrays, load_numbers
 
@@ -57,6 +58,12 @@ class LinearModel(Model):
         else:
             passes.sparse_dot(X.indptr, X.indices, X.data, self.coef, scores)
         return scores
+
+    def _contributions(self, X: Matrix) -> Contributions:
+        values = to_dense(X) * self.coef
+        if self.skip_missing:
+            values = np.nan_to_num(values, copy=False, nan=0.0)
+        return Contributions(values, np.zeros(len(values)), WEIGHTS)
 
     def _linear_weights(self) -> NDArray[np.float64]:
         return self.coef

@@ -24,6 +24,7 @@ from rankplug.data import (
 from rankplug.data.arrays import plain_array
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models.base import Model
+from rankplug.models.contributions import Contributions
 from rankplug.models.conversion import SAVED, convert_step, find_unknown
 from rankplug.models.scikit_steps import ShapeError
 from rankplug.models.step_trees import (
@@ -35,7 +36,7 @@ from rankplug.models.step_trees import (
     read_steps,
     write_steps,
 )
-from rankplug.models.steps import MOST_COLUMNS, Step, free_columns, handles_missing
+from rankplug.models.steps import MOST_COLUMNS, Step, free_columns, handles_missing, origins
 from rankplug.models.wrapped import WrappedModel
 from rankplug.system.files import load_numbers
 
@@ -150,12 +151,22 @@ class PipelineModel(WrappedModel):
         return np.concatenate([self._predict_block(X[one : one + step]) for one in begins])
 
     def _predict_block(self, X: Any) -> NDArray[np.float64]:
+        return self.model.predict(self._transform(X))
+
+    def _transform(self, X: Any) -> Any:
         try:
             for one in self.steps:
                 X = one.apply(X)
         except StepError as error:
             raise DataError(str(error)) from None
-        return self.model.predict(X)
+        return X
+
+    def _contributions(self, X: Any) -> Contributions | None:
+        of_columns = origins([one.step for one in self.steps], self.n_features)
+        if of_columns is None:
+            return None
+        found = self.model._contributions(self.model._checked(self._transform(X)))
+        return None if found is None else found.to_features(of_columns, self.n_features)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         extra = self.model._write(folder)
@@ -203,6 +214,17 @@ class MixedColumns:
     def dtype(self) -> np.dtype[Any]:
         """Objects."""
         return np.dtype(object)
+
+    def mix(self, start: int, own: NDArray[np.bool_]) -> MixedColumns:
+        """All rows once for each line of `own`: of each column what is theirs, or that row's."""
+        n_times, n_rows = len(own), self.shape[0]
+        of_rows = np.repeat(own, n_rows, axis=0)
+        return MixedColumns(
+            [
+                np.where(of_rows[:, j], np.tile(values, n_times), values[start])
+                for j, values in enumerate(self._columns)
+            ]
+        )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         return np.asarray(self[:, np.arange(self.shape[1])], dtype=dtype)

@@ -13,6 +13,7 @@ from math import comb
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import (
     MaxAbsScaler,
@@ -221,6 +222,13 @@ class ScikitStep(Step):
         if self.kind == "SplineTransformer":
             return self._params.get("handle_missing") == "zeros"
         return False if self.kind in ("PolynomialFeatures", "Normalizer") else None
+
+    @override
+    def origins(self) -> NDArray[np.int64] | None:
+        """Splines are one column behind the other; products and norms are of several."""
+        if self.kind in ("PolynomialFeatures", "Normalizer"):
+            return None
+        return np.repeat(np.arange(self.n_in), self.n_out // self.n_in)
 
     @override
     def apply(self, X: Any) -> Any:

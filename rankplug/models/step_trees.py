@@ -23,6 +23,7 @@ from rankplug.models.steps import (
     Step,
     free_columns,
     integers,
+    origins,
 )
 from rankplug.parameters import Real
 
@@ -105,6 +106,16 @@ class ParallelStep(Step):
     def takes_missing(self) -> bool:
         """What becomes of missing values, each part says."""
         return True
+
+    @override
+    def origins(self) -> NDArray[np.int64] | None:
+        found = []
+        for columns, steps, _ in self.parts:
+            of_part = origins([one.step for one in steps], len(columns))
+            if of_part is None:
+                return None
+            found.append(columns[of_part])
+        return np.concatenate(found)
 
     @override
     def free_columns(self) -> set[int]:

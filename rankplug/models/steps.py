@@ -59,6 +59,10 @@ class Step(ABC):
         """Columns that may hold anything, text too; the others hold numbers."""
         return set()
 
+    def origins(self) -> NDArray[np.int64] | None:
+        """The one column that each made one is a function of; None if there are several."""
+        return None
+
     @property
     def takes_missing(self) -> bool | None:
         """Whether it says itself what becomes of missing values; None leaves them as they are."""
@@ -136,8 +140,15 @@ class ImputeStep(Step):
         return {j for j, one in enumerate(self.statistics) if text or isinstance(one, str)}
 
     @override
+    def origins(self) -> NDArray[np.int64]:
+        return np.concatenate((self._kept(), self.indicated))
+
+    def _kept(self) -> NDArray[np.int64]:
+        return np.array([j for j, one in enumerate(self.statistics) if one is not None], dtype=int)
+
+    @override
     def apply(self, X: Any) -> Any:
-        kept = np.array([j for j, one in enumerate(self.statistics) if one is not None], dtype=int)
+        kept = self._kept()
         values = [self.statistics[j] for j in kept]
         if sparse.issparse(X):
             return self._apply_to_sparse(X, kept, values)
@@ -211,6 +222,10 @@ class BinStep(Step):
     n_out = n_in
 
     @override
+    def origins(self) -> NDArray[np.int64]:
+        return np.arange(self.n_in)
+
+    @override
     def apply(self, X: Any) -> Any:
         if sparse.issparse(X):
             raise ValueError("bins are made of dense features: pass X.toarray()")
@@ -254,6 +269,10 @@ class SelectStep(Step):
         return len(self.columns)
 
     @override
+    def origins(self) -> NDArray[np.int64]:
+        return self.columns
+
+    @override
     def free_columns(self) -> set[int]:
         """Those that are left out."""
         return set(range(self.n_in)) - set(self.columns.tolist())
@@ -275,6 +294,17 @@ class SelectStep(Step):
 def free_columns(steps: Sequence[Step]) -> set[int]:
     """The columns of which the first of these steps says that they may hold anything."""
     return steps[0].free_columns() if steps else set()
+
+
+def origins(steps: Sequence[Step], n_in: int) -> NDArray[np.int64] | None:
+    """The first step's column that each of the last one's is a function of, if it is one."""
+    found = np.arange(n_in)
+    for step in steps:
+        made = step.origins()
+        if made is None:
+            return None
+        found = found[made]
+    return found
 
 
 def handles_missing(steps: Sequence[Step], otherwise: bool) -> bool:
