@@ -14,6 +14,7 @@ from typing import Any
 
 from rankplug import __version__
 from rankplug.cli.evaluate import add_evaluate
+from rankplug.cli.explain import add_explain
 from rankplug.cli.init import add_init
 from rankplug.cli.models import add_predict, add_serve, add_solvers
 from rankplug.cli.prepare import add_prepare
@@ -31,6 +32,7 @@ _COMMANDS = (
     add_compare,
     add_track,
     add_evaluate,
+    add_explain,
     add_predict,
     add_prepare,
     add_serve,

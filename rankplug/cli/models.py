@@ -115,14 +115,14 @@ def add_serve(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("uri", metavar="URI", help="a folder, models:/NAME@ALIAS or runs:/ID/NAME")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (%(default)s)")
     parser.add_argument("--port", type=_parse_port, default=5000, help="port (%(default)s)")
-    parser.add_argument("--workers", type=_parse_count, default=1, help="processes (%(default)s)")
+    parser.add_argument("--workers", type=parse_count, default=1, help="processes (%(default)s)")
     parser.add_argument(
         "--threads",
-        type=_parse_count,
+        type=parse_count,
         help="threads of each process (default: its share of processors)",
     )
     parser.add_argument(
-        "--timeout", type=_parse_count, default=60, help="seconds for a request (%(default)s)"
+        "--timeout", type=parse_count, default=60, help="seconds for a request (%(default)s)"
     )
     parser.add_argument(
         "--tracking-uri",
@@ -132,7 +132,8 @@ def add_serve(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_serve)
 
 
-def _parse_count(text: str) -> int:
+def parse_count(text: str) -> int:
+    """A number of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
@@ -140,7 +141,7 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_port(text: str) -> int:
-    number = _parse_count(text)
+    number = parse_count(text)
     if number > 65535:
         raise argparse.ArgumentTypeError("must be at most 65535")
     return number

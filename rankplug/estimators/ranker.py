@@ -14,8 +14,16 @@ from rankplug.data import RankingData, Task, rank_in_queries, tables
 from rankplug.estimators.answers import split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
-from rankplug.exceptions import DataError, DataWarning, warn_caller
+from rankplug.exceptions import DataError, DataWarning, ParameterError, warn_caller
+from rankplug.explain import (
+    ModelExplanation,
+    PairExplanation,
+    QueryExplanation,
+    explain_model,
+    explain_query,
+)
 from rankplug.metrics import Ndcg, mean_of_defined, measure_data
+from rankplug.parameters import Integer
 from rankplug.solver import Solver
 
 NO_RELEVANT_ROW = "the score is undefined: no query has a relevant row"
@@ -220,6 +228,95 @@ class Ranker(SolverEstimator):
 
         check_is_fitted(self)
         k = parse_form({"k": k}).k
+        X, features, others, qid, name = self._with_queries(X, qid, "top_k")
+        scores = self.predict(features)
+        ranks, best_first = rank_in_queries(scores, qid)
+        rows = best_first[ranks[best_first] <= k]
+        ids = np.zeros(len(scores), dtype=np.int64) if qid is None else np.asarray(qid)
+        return table_of_rows(
+            X,
+            rows,
+            [one for one in others if one != name],
+            {name: ids.reshape(len(scores))[rows]},
+            {"rank": ranks[rows], "score": scores[rows]},
+        )
+
+    def explain(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        query: Any = None,
+        above: int | None = None,
+        below: int | None = None,
+        metric: str = "ndcg@10",
+    ) -> PairExplanation | QueryExplanation | ModelExplanation:
+        """Why one row stands above another, what moves the rows of a query, or those of all.
+
+        Contributions of features are exact for linear, additive and boosted models, and sampled
+        for others, with their error; see `rankplug.models.find_contributions`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+            A table may have columns beside the features of the training, if these have names.
+        y : array-like of shape (n_samples,), optional
+            Relevance, for what each feature is worth to `metric`.
+        qid : array-like of shape (n_samples,), optional
+            Query of each row, as for `top_k`.
+        query : optional
+            The query to explain.
+        above, below : int, optional
+            Positions in `X` of two rows of one query.
+        metric : str, default="ndcg@10"
+
+        Returns
+        -------
+        PairExplanation
+            If two rows are given: differences by feature, which add up to that of the scores.
+        QueryExplanation
+            If a query is given: contributions of its rows less their means.
+        ModelExplanation
+            Otherwise: how far each feature moves rows within their queries.
+
+        Raises
+        ------
+        DataError
+            If `X` does not fit, queries are missing, or there is no such query.
+        ParameterError
+            If one row is given, or two of different queries.
+
+        Examples
+        --------
+        >>> X, y = [[1.0, 5.0], [2.0, 1.0], [0.0, 3.0]], [1, 2, 0]
+        >>> why = Ranker().fit(X, y, qid=[7, 7, 7]).explain(X, above=1, below=2)
+        >>> bool(why.differences.sum() == why.difference)
+        True
+        """
+        check_is_fitted(self)
+        _, features, _, qid, _ = self._with_queries(X, qid, "explain")
+        rows = self.model_.check_rows(features)
+        n_rows = rows.shape[0]
+        ids = np.zeros(n_rows, dtype=np.int64) if qid is None else np.asarray(qid)
+        if (above is None) != (below is None):
+            raise ParameterError("above and below go together: the two rows to compare")
+        if above is None and query is None:
+            return explain_model(self.model_, rows, qid=qid, y=y, metric=metric)
+        if above is not None and query is None:
+            if not Integer(0, n_rows - 1).accepts(above):
+                raise ParameterError(f"above={above!r} must be a position of the {n_rows} rows")
+            query = ids[above]
+        found = np.flatnonzero(ids == query)
+        if not len(found):
+            raise DataError(f"no row is of query {query!r}")
+        of_query = explain_query(self.model_, rows[found], rows=found)
+        return of_query if above is None or below is None else of_query.pair(above, below)
+
+    def _with_queries(
+        self, X: Any, qid: ArrayLike | None, what: str
+    ) -> tuple[Any, Any, list[str], Any, str]:
+        """The table, its features and other columns, and the queries with their column's name."""
         X, qid = tables.collected(X), tables.collected(qid)
         features, others = split_columns(X, self.model_.feature_names)
         if qid is not None and tables.QUERY_COLUMN in others:
@@ -230,23 +327,12 @@ class Ranker(SolverEstimator):
             name = next((one for one in known if one in others), None)
             if name is None and self.model_.query_column is not None:
                 raise DataError(
-                    "top_k needs the queries, as training had several: pass qid=..., or X as a "
+                    f"{what} needs the queries, as training had several: pass qid=..., or X as a "
                     f"table with a column {self.model_.query_column!r} (qid=[0] * len(X) if all "
                     "rows are one)"
                 )
             qid = None if name is None else tables.column(X, name)
-        scores = self.predict(features)
-        ranks, best_first = rank_in_queries(scores, qid)
-        rows = best_first[ranks[best_first] <= k]
-        ids = np.zeros(len(scores), dtype=np.int64) if qid is None else np.asarray(qid)
-        name = name or tables.QUERY_COLUMN
-        return table_of_rows(
-            X,
-            rows,
-            [one for one in others if one != name],
-            {name: ids.reshape(len(scores))[rows]},
-            {"rank": ranks[rows], "score": scores[rows]},
-        )
+        return X, features, others, qid, name or tables.QUERY_COLUMN
 
     def score(
         self,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import tables
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.io.batches import read_batches
+from rankplug.io.batches import Batch, read_batches
 from rankplug.io.prepared.npy import Bar
 from rankplug.io.trec import DOCUMENT_COLUMNS, is_run, run_writer
 from rankplug.io.writing import table_writer
@@ -101,23 +101,21 @@ def predict_file(
     """
     import pyarrow as pa
 
+    if form.output == "contributions":
+        raise ParameterError("contributions are not written to files: rankplug explain shows them")
     makes_run, ids = is_run(Path(out)), None if ids is None else tables.listed(ids)
     if makes_run and ids is not None and len(ids) != 1:
         raise ParameterError(f"id: a run has one id for each document, not {', '.join(ids)}")
-    batches = read_batches(
+    batches = read_batches_for(
+        model,
         data,
-        n_features=model.n_features,
-        feature_names=model.feature_names,
         qid=qid,
-        query_column=model.query_column,
         zero_based=zero_based,
-        usually_zero_based=model.zero_based,
         separator=separator,
         decimal=decimal,
         ids=ids,
         id_columns=(*model.id_columns, *(DOCUMENT_COLUMNS if makes_run else ())),
         batch_rows=batch_rows,
-        free={model.feature_names[j] for j in model.free_features()} if model.feature_names else (),
     )
     n_rows = 0
     writer: Any = run_writer if makes_run else table_writer
@@ -143,6 +141,21 @@ def predict_file(
             table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
             write(table if kept is None else _beside(kept.replace_schema_metadata(), table, ids))
     return n_rows
+
+
+def read_batches_for(model: Model, data: str | Path, **options: Any) -> Iterator[Batch]:
+    """The rows of a file in the columns that a model takes; `options` as for `read_batches`."""
+    names = model.feature_names
+    options = {"id_columns": model.id_columns, **options}
+    return read_batches(
+        data,
+        n_features=model.n_features,
+        feature_names=names,
+        query_column=model.query_column,
+        usually_zero_based=model.zero_based,
+        free={names[j] for j in model.free_features()} if names else (),
+        **options,
+    )
 
 
 def _frames(

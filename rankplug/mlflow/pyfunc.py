@@ -65,6 +65,9 @@ class ScoringModel:
             Columns qid, row, score and rank: the k best rows of each query, best first, queries
             in order of first appearance, rows counted from 0. For label ranking row, label,
             score and rank: the k best labels of each row.
+        contributions : DataFrame in the order of the rows
+            What each feature adds to the score, and a column "(constant)"; see
+            `rankplug.models.Model.contributions`. Not for label ranking.
 
         Raises
         ------
@@ -97,6 +100,8 @@ class ScoringModel:
         return {**{str(name): value for name, value in given.items()}, **kept}
 
     def _predict(self, data: Any, form: answers.Form) -> NDArray[np.float64] | pd.DataFrame:
+        if form.output == "contributions":
+            return answers.contributions(self._model, self._features(data))
         scores = self._model.predict(self._features(data))
         if form.output == "score":
             return scores

@@ -1,4 +1,4 @@
-"""Forms of a model's answer: scores, ranks, or the best k rows or labels."""
+"""Forms of a model's answer: scores, ranks, the best k rows or labels, or contributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from rankplug.exceptions import DataError, ParameterError, nearest
 from rankplug.models.base import Model
 from rankplug.parameters import Integer
 
-Output = Literal["score", "rank", "top_k"]
+CONSTANT = "(constant)"
+"""The column of what all scores have in common."""
+
+Output = Literal["score", "rank", "top_k", "contributions"]
 
 
 class Form(NamedTuple):
@@ -58,7 +61,7 @@ def label_names(model: Model) -> NDArray[Any] | None:
 
 def require_queries(model: Model, form: Form, qid: NDArray[Any] | None) -> None:
     """Raise `DataError` if ranks are wanted of a model that needs to be told the queries."""
-    if form.output != "score" and qid is None and model.query_column is not None:
+    if form.output in ("rank", "top_k") and qid is None and model.query_column is not None:
         other = "" if model.query_column == QUERY_COLUMN else f" or {QUERY_COLUMN!r}"
         raise DataError(
             f"output={form.output!r} needs the queries, as the model was trained on several: give "
@@ -80,6 +83,18 @@ def answer(
             return _label_ranks(best_first, labels)
         return _top_k_labels(scores, best_first[:, : form.k], labels)
     return ranks(scores, qid) if form.output == "rank" else top_k(scores, qid, form.k)
+
+
+def contributions(model: Model, X: Any) -> pd.DataFrame:
+    """What each feature adds to the score, a column each, and the rest in "(constant)".
+
+    Raises
+    ------
+    DataError
+        As `Model.contributions`.
+    """
+    names = model.feature_names or [f"f{j}" for j in range(model.n_features)]
+    return pd.DataFrame(model.contributions(X), columns=[*names, CONSTANT])
 
 
 def ranks(scores: NDArray[np.float64], qid: NDArray[Any] | None) -> pd.DataFrame:

@@ -93,7 +93,7 @@ class Model(ABC):
             If features are too few or too many, not numeric or not finite (NaN only if the model
             takes no missing values), or so large that a score is not finite.
         """
-        rows = self._checked(X)
+        rows = self.check_rows(X)
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self._predict(rows)
         wrong = ~np.isfinite(scores)
@@ -104,8 +104,8 @@ class Model(ABC):
             )
         return scores
 
-    def _checked(self, X: Any) -> Matrix:
-        """The rows as `_predict` takes them; raises as `predict`."""
+    def check_rows(self, X: Any) -> Matrix:
+        """The features as the model takes them, in its columns; raises as `predict`."""
         names = self.feature_names if tables.is_table(X) else None
         matrix, _, has_missing, _ = check_features(X, names, self.categories)
         if matrix.shape[1] != self.n_features:

@@ -122,7 +122,7 @@ def find_contributions(
         raise DataError("contributions are those to the score of a document, not of a label")
     if not Integer(2).accepts(n_permutations):
         raise ParameterError(f"n_permutations={n_permutations!r} must be an integer above 1")
-    rows = model._checked(X)
+    rows = model.check_rows(X)
     exact = model._contributions(rows)
     if exact is not None:
         return exact

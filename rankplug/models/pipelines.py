@@ -106,11 +106,14 @@ class PipelineModel(WrappedModel):
         """The features that may hold anything, such as text."""
         return free_columns([one.step for one in self.steps]) | set(self.categories)
 
-    def _checked(self, X: Any) -> Any:
+    def check_rows(self, X: Any) -> Any:
+        """The features as the first step takes them; raises as `predict`."""
+        if isinstance(X, MixedColumns):
+            return X
         free = self.free_features()
         X = tables.collected(X)
         if free == set(self.categories) or sparse.issparse(X):
-            return super()._checked(X)
+            return super().check_rows(X)
         if tables.is_table(X):
             names = self.feature_names or tables.column_names(X)
             columns = tables.columns_or_numbers(
@@ -121,7 +124,7 @@ class PipelineModel(WrappedModel):
             if array.dtype.kind in "UT" and not isinstance(X, np.ndarray):
                 array = np.array(X, dtype=object)  # numbers beside text stay numbers
             if array.dtype.kind not in "OUT" or array.ndim != 2:
-                return super()._checked(X)
+                return super().check_rows(X)
             names = None
             columns = [tables.numbers_or_same(array[:, j]) for j in range(array.shape[1])]
         if len(columns) != self.n_features:
@@ -165,7 +168,7 @@ class PipelineModel(WrappedModel):
         of_columns = origins([one.step for one in self.steps], self.n_features)
         if of_columns is None:
             return None
-        found = self.model._contributions(self.model._checked(self._transform(X)))
+        found = self.model._contributions(self.model.check_rows(self._transform(X)))
         return None if found is None else found.to_features(of_columns, self.n_features)
 
     def _write(self, folder: Path) -> dict[str, Any]:
@@ -225,6 +228,12 @@ class MixedColumns:
                 for j, values in enumerate(self._columns)
             ]
         )
+
+    def exchanged(self, column: int, order: NDArray[np.int64]) -> MixedColumns:
+        """The rows, but one column's values in another order."""
+        columns = list(self._columns)
+        columns[column] = columns[column][order]
+        return MixedColumns(columns)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         return np.asarray(self[:, np.arange(self.shape[1])], dtype=dtype)

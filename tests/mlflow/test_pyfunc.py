@@ -132,6 +132,9 @@ def test_tables_of_polars_and_arrow_go_through_the_signature(table, ids, tmp_pat
         found, wanted = loaded.predict(other, params), loaded.predict(frame, params)
         assert list(found["qid"]) == list(wanted["qid"])
         pd.testing.assert_frame_equal(found.drop(columns="qid"), wanted.drop(columns="qid"))
+    added = loaded.predict(other, {"output": "contributions"})
+    assert list(added) == [*FRAME, "(constant)"]
+    np.testing.assert_allclose(added.sum(axis=1), loaded.predict(other))
     with refused("missing feature columns: age, price"):
         loaded.predict(table(FRAME[["height (m)"]]))
     with refused("output='rank' needs the queries"):
@@ -357,7 +360,7 @@ def test_query_ids_must_be_whole(tmp_path):
         ({"outptu": "rank"}, "unknown parameter 'outptu'; did you mean 'output'?"),
         ({"output": "rank", "depth": 3}, "unknown parameter 'depth'"),
         ({1: 2}, "unknown parameter '1'"),
-        ({"output": "best"}, "output='best' must be one of score, rank, top_k"),
+        ({"output": "best"}, "output='best' must be one of score, rank, top_k, contributions"),
         ({"output": 3}, "Invalid parameters found.*output"),
         ({"output": None}, "output=None must be one of"),
         ({"k": 0}, "k=0 must be an integer of at least 1"),
