@@ -108,8 +108,9 @@ class PipelineModel(WrappedModel):
 
     def check_rows(self, X: Any) -> Any:
         """The features as the first step takes them; raises as `predict`."""
-        if isinstance(X, MixedColumns):
-            return X
+        return X if isinstance(X, MixedColumns) else self._check_columns(X)
+
+    def _check_columns(self, X: Any) -> Any:
         free = self.free_features()
         X = tables.collected(X)
         if free == set(self.categories) or sparse.issparse(X):
