@@ -199,6 +199,20 @@ class LibraryParameters(OpenParameters):
 
     def try_values(self, given: Mapping[str, Any]) -> str | None:
         """What the library says of the values, without the data to come."""
+        values = {
+            name: value for name, value in self.resolve(given).items() if name not in CONSTRAINTS
+        }
+        try:
+            return self._try(values)
+        except Exception as error:
+            if type(error).__module__.lstrip("_").startswith(self.library.lower()):
+                return f"{self.library} refuses it: {first_sentence(error)}"
+            if isinstance(error, TypeError | ValueError | AttributeError):
+                return f"{self.library} cannot read it: {error}"
+            raise
+
+    def _try(self, given: Mapping[str, Any]) -> str | None:
+        """Have the library read the values; what rankplug itself says of them."""
         raise NotImplementedError
 
 
@@ -213,18 +227,8 @@ class XGBoostParameters(LibraryParameters):
         """No other names are left; all are in a booster's configuration."""
         return {}, _xgboost_names(self.ranks) | {*self.own, *self.refused, "verbosity"}
 
-    def try_values(self, given: Mapping[str, Any]) -> str | None:
-        """Configure a booster with them."""
-        import xgboost
-
-        given = {name: value for name, value in given.items() if name not in CONSTRAINTS}
-        try:
-            _configured_booster({**given, **_xgboost_objective(self.ranks)}, update=False)
-        except xgboost.core.XGBoostError as error:
-            return f"{self.library} refuses it: {first_sentence(error)}"
-        except (TypeError, ValueError, AttributeError) as error:
-            return f"XGBoost cannot read it: {error}"
-        return None
+    def _try(self, given: Mapping[str, Any]) -> None:
+        _configured_booster({**given, **_xgboost_objective(self.ranks)}, update=False)
 
 
 class LightGBMParameters(LibraryParameters):
@@ -247,26 +251,17 @@ class LightGBMParameters(LibraryParameters):
             return f"{name} cannot be set: rankplug predicts raw scores of all trees"
         return super()._refusal(name, primary, known)
 
-    def try_values(self, given: Mapping[str, Any]) -> str | None:
-        """Make a booster of a few rows with them."""
+    def _try(self, given: Mapping[str, Any]) -> str | None:
         import lightgbm
 
-        given = {
-            name: value for name, value in self.resolve(given).items() if name not in CONSTRAINTS
-        }
         if given.get("boosting") in ("rf", "random_forest"):
             return f"boosting={given['boosting']!r} cannot be set: {_OTHER_MODEL}"
         params = {"verbosity": -1, **given, "num_threads": 1, "min_data_in_leaf": 0}
         lengths = {"feature_contri", "max_bin_by_feature", "cegb_penalty_feature_lazy",
                    "cegb_penalty_feature_coupled", "label_gain"}  # fmt: skip
         params = {name: value for name, value in params.items() if name not in lengths}
-        try:
-            rows = lightgbm.Dataset(np.eye(2), label=[0, 1], group=[2], params=params)
-            lightgbm.Booster({**params, "objective": "lambdarank"}, rows)
-        except lightgbm.basic.LightGBMError as error:
-            return f"{self.library} refuses it: {first_sentence(error)}"
-        except (TypeError, ValueError) as error:
-            return f"LightGBM cannot read it: {error}"
+        rows = lightgbm.Dataset(np.eye(2), label=[0, 1], group=[2], params=params)
+        lightgbm.Booster({**params, "objective": "lambdarank"}, rows)
         return None
 
 
@@ -284,23 +279,13 @@ class CatBoostParameters(LibraryParameters):
         arguments = inspect.signature(catboost.CatBoostRanker.__init__).parameters
         return _CATBOOST_SYNONYMS, {*arguments} - {"self"} - _CATBOOST_SYNONYMS.keys()
 
-    def try_values(self, given: Mapping[str, Any]) -> str | None:
-        """Train on a few rows with them."""
+    def _try(self, given: Mapping[str, Any]) -> None:
         import catboost
 
-        params = {
-            name: value for name, value in self.resolve(given).items() if name not in CONSTRAINTS
-        }
         quiet = {"verbose": False, "allow_writing_files": False, "allow_const_label": True}
         task = {"loss_function": "YetiRank", "iterations": 1, "thread_count": 1}
-        try:
-            rows = catboost.Pool(np.eye(4), [0, 1, 0, 1], group_id=[0, 0, 1, 1])
-            catboost.CatBoost({**params, **quiet, **task}).fit(rows)
-        except catboost.CatBoostError as error:
-            return f"CatBoost refuses it: {first_sentence(error)}"
-        except (TypeError, ValueError) as error:
-            return f"CatBoost cannot read it: {error}"
-        return None
+        rows = catboost.Pool(np.eye(4), [0, 1, 0, 1], group_id=[0, 0, 1, 1])
+        catboost.CatBoost({**given, **quiet, **task}).fit(rows)
 
 
 def first_sentence(error: Exception) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from rankplug.display import Listing
-from rankplug.exceptions import ParameterError, SolverUnavailableError, warn_caller
+from rankplug.exceptions import ParameterError
 from rankplug.maps.base import FeatureMap
 from rankplug.maps.joined import JoinedMap
 from rankplug.parameters import require_names
-from rankplug.system.plugins import PluginGroup, find_fault, find_missing, package_of
+from rankplug.system.plugins import PluginGroup, find_fault
 
 MapSpec: TypeAlias = "str | FeatureMap | Mapping[str, Any] | Sequence[Any]"
 """A name, names joined by ``+``, a map, ``{name: parameters}``, or a list of any of these."""
@@ -32,15 +32,9 @@ class MapInfo:
 def list_maps() -> list[MapInfo]:
     """All registered feature maps, sorted by name; those that cannot be used say why."""
     maps = []
-    for name, point in sorted(_MAPS.points().items()):
-        try:
-            cls = _MAPS.load(point)
-            what = cls.tasks, cls.summary
-            reason = find_missing(cls.requires)
-        except SolverUnavailableError as error:
-            warn_caller(str(error))
-            what, reason = ((), ""), str(error)
-        maps.append(MapInfo(name, *what, reason is None, reason, package_of(point)))
+    for name, cls, reason, package in _MAPS.survey():
+        tasks, summary = ((), "") if cls is None else (cls.tasks, cls.summary)
+        maps.append(MapInfo(name, tasks, summary, reason is None, reason, package))
     return Listing(maps, ("name", "tasks", "available", "summary", "reason"))
 
 
@@ -91,11 +85,7 @@ def make_map(spec: MapSpec, **params: Any) -> FeatureMap:
 
 def map_class(name: str) -> type[FeatureMap]:
     """The class of a map by its registered name; raises as `make_map`."""
-    cls = _MAPS.find(name)
-    missing = find_missing(cls.requires)
-    if missing is not None:
-        raise SolverUnavailableError(f"map {name!r} {missing}")
-    return cast(type[FeatureMap], cls)
+    return cast(type[FeatureMap], _MAPS.find_usable(name))
 
 
 def _read(spec: Any) -> list[FeatureMap]:
@@ -129,4 +119,4 @@ def _find_fault(cls: Any, name: str) -> str | None:
     return find_fault(cls, name, FeatureMap, "rankplug.maps.FeatureMap")
 
 
-_MAPS = PluginGroup("rankplug.maps", "map", _find_fault)
+_MAPS = PluginGroup("rankplug.maps", "map", _find_fault, lambda cls: cls.requires)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from rankplug.display import Listing
-from rankplug.exceptions import ParameterError, SolverUnavailableError, warn_caller
+from rankplug.exceptions import ParameterError
 from rankplug.parameters import require_names
 from rankplug.solver.base import Solver
 from rankplug.solver.result import SolverTags
-from rankplug.system.plugins import PluginGroup, find_fault, find_missing, package_of
+from rankplug.system.plugins import PluginGroup, find_fault
 
 Solvers: TypeAlias = Mapping[str, Any] | Iterable[Any]
 """Solvers that are compared: registered names, solvers or estimators with one, perhaps by names for
@@ -38,15 +38,10 @@ def list_solvers() -> list[SolverInfo]:
     causes a warning. The list shows as a table, in notebooks too.
     """
     solvers = []
-    for name, point in sorted(_SOLVERS.points().items()):
-        try:
-            cls = _SOLVERS.load(point)
-            what = cls.tags.tasks, cls.tags.problem, cls.tags.reference
-            reason = find_missing(cls.tags.requires)
-        except SolverUnavailableError as error:
-            warn_caller(str(error))
-            what, reason = ((), "", ""), str(error)
-        solvers.append(SolverInfo(name, *what, reason is None, reason, package_of(point)))
+    for name, cls, reason, package in _SOLVERS.survey():
+        tags = SolverTags((), "", "") if cls is None else cls.tags
+        what = tags.tasks, tags.problem, tags.reference
+        solvers.append(SolverInfo(name, *what, reason is None, reason, package))
     return Listing(solvers, ("name", "tasks", "available", "problem", "reason"))
 
 
@@ -115,11 +110,7 @@ def name_solvers(solvers: Solvers) -> dict[str, str | Solver]:
 
 def solver_class(name: str) -> type[Solver]:
     """The class of a solver by its registered name; raises as `make_solver`."""
-    cls = _SOLVERS.find(name)
-    missing = find_missing(cls.tags.requires)
-    if missing is not None:
-        raise SolverUnavailableError(f"solver {name!r} {missing}")
-    return cast(type[Solver], cls)
+    return cast(type[Solver], _SOLVERS.find_usable(name))
 
 
 def _find_fault(cls: Any, name: str) -> str | None:
@@ -130,4 +121,4 @@ def _find_fault(cls: Any, name: str) -> str | None:
     return find_fault(cls, name, Solver, "rankplug.Solver")
 
 
-_SOLVERS = PluginGroup("rankplug.solvers", "solver", _find_fault)
+_SOLVERS = PluginGroup("rankplug.solvers", "solver", _find_fault, lambda cls: cls.tags.requires)

@@ -11,12 +11,21 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rankplug.exceptions import SolverUnavailableError, UnknownNameError, warn_caller
 
 FindFault: TypeAlias = Callable[[Any, str], str | None]
 """Says what keeps a plugin's class from being one of that name; None if nothing does."""
+
+
+class Plugin(NamedTuple):
+    """A registered class, None if it cannot be imported, and why it cannot be used, if so."""
+
+    name: str
+    cls: Any
+    reason: str | None
+    package: str | None
 
 
 @dataclass(frozen=True)
@@ -30,15 +39,37 @@ class PluginGroup:
     what : str
         What messages call one of them.
     find_fault : callable
+    requires : callable
+        Which modules a class needs.
     """
 
     group: str
     what: str
     find_fault: FindFault
+    requires: Callable[[Any], tuple[str, ...]] = lambda _: ()
 
     def points(self) -> dict[str, EntryPoint]:
         """The entry points by name."""
         return _scan(self.group, self.what, tuple(_package_folders()))
+
+    def survey(self) -> Iterator[Plugin]:
+        """All plugins, sorted by name; of one that fails to import a warning says so."""
+        for name, point in sorted(self.points().items()):
+            try:
+                cls = self.load(point)
+                reason = find_missing(self.requires(cls))
+            except SolverUnavailableError as error:
+                warn_caller(str(error))
+                cls, reason = None, str(error)
+            yield Plugin(name, cls, reason, package_of(point))
+
+    def find_usable(self, name: str) -> Any:
+        """The class of that name, if the modules are there that it needs; raises as `find`."""
+        cls = self.find(name)
+        missing = find_missing(self.requires(cls))
+        if missing is not None:
+            raise SolverUnavailableError(f"{self.what} {name!r} {missing}")
+        return cls
 
     def find(self, name: str) -> Any:
         """The class of that name.
