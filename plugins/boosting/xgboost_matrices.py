@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -178,4 +177,4 @@ def boost_on_cluster(
 def _set_labels(data: RankingData, objective: str) -> RankingData:
     """A partition whose relevance is what the objective takes."""
     check_relevance(data, objective)
-    return replace(data, relevance=levels(data)) if objective == "rank:pairwise" else data
+    return data.with_facts(relevance=levels(data)) if objective == "rank:pairwise" else data

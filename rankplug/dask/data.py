@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import repeat
 from operator import add, attrgetter
@@ -344,7 +344,7 @@ def _describe_partition(data: RankingData | None) -> _Metadata | None:
         data.query_weight is not None,
         data.has_missing,
         dict(data.categories),
-        counted or _has_pairs(replace(data, query_weight=None)),
+        counted or _has_pairs(data.with_facts(query_weight=None)),
         counted,
     )
 

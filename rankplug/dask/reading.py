@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -69,7 +69,7 @@ def read_partition(
             f"partition {number}: sample_weight has one value a query, but the rows of a query do "
             "not stand together: give one for each row"
         )
-    return data if data.order is None else replace(data, order=None)
+    return data if data.order is None else data.with_facts(order=None)
 
 
 def _require_same_order(name: str, values: Any, X: Any) -> None:
@@ -135,7 +135,7 @@ def assemble(
         feature_names=rows.feature_names,
         categories=rows.categories,
     )
-    return replace(data, order=None)
+    return data.with_facts(order=None)
 
 
 def require_one_kind(ends: Sequence[Ends]) -> None:
@@ -171,7 +171,7 @@ def first_queries(ends: Sequence[Ends]) -> list[int]:
 
 def weigh(data: RankingData, weights: NDArray[np.float64]) -> RankingData:
     """A task: the rows with these weights of their queries."""
-    return replace(data, query_weight=weights)
+    return data.with_facts(query_weight=weights)
 
 
 def find_crossings(ids: Sequence[NDArray[Any]], ends: Sequence[Ends]) -> list[Crossing]:

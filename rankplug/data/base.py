@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,6 +113,16 @@ class PreferenceData(ABC):
         """These data, which need not look again whether features are missing."""
         vars(self)["has_missing"] = known
         return self
+
+    def with_facts(self, **facts: Any) -> Self:
+        """These data with other names, ids, weights or the like; what `X` holds stays known."""
+        changed: Self = replace(cast(Any, self), **facts)
+        return changed._noting_parts([self])
+
+    def _noting_parts(self, parts: Sequence[PreferenceData]) -> Self:
+        """These data, made of the rows of some parts: missing is what is known to be in any."""
+        known = {vars(part).get("has_missing") for part in parts}
+        return self if known - {False} == {None} else self.noting_missing(True in known)
 
     @property
     def n_labels(self) -> int | None:

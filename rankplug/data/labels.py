@@ -166,4 +166,5 @@ class LabelRankingData(PreferenceData):
         """The instances of several data sets with the same labels, one after the other."""
         X = stack_rows([part.X for part in parts])
         cls._same_categories(parts)
-        return replace(parts[0], X=X, relevance=np.concatenate([part.relevance for part in parts]))
+        relevance = np.concatenate([part.relevance for part in parts])
+        return replace(parts[0], X=X, relevance=relevance)._noting_parts(parts)

@@ -299,7 +299,7 @@ class RankingData(PreferenceData):
         """The queries of several data sets, one after the other; their ids are left as they are."""
         sizes = np.concatenate([part.sizes for part in parts])
         weighted = any(part.query_weight is not None for part in parts)
-        return cls(
+        stacked = cls(
             stack_rows([part.X for part in parts]),
             np.concatenate([part.relevance for part in parts]),
             np.concatenate(([0], np.cumsum(sizes))),
@@ -312,6 +312,7 @@ class RankingData(PreferenceData):
             zero_based=parts[0].zero_based,
             categories=cls._same_categories(parts),
         )
+        return stacked._noting_parts(parts)
 
 
 def no_pairs(n_samples: int, n_queries: int) -> DataError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -232,4 +231,4 @@ class LabelRanker(SolverEstimator):
             orders=False,
             **self._reading(like),
         )
-        return data if self._names() is not None else replace(data, feature_names=None)
+        return data if self._names() is not None else data.with_facts(feature_names=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -397,7 +396,7 @@ class Ranker(SolverEstimator):
         features = self._features(X, reset=reset)
         qid = column if qid is None else qid
         data = RankingData.from_arrays(features, y, qid, **self._reading(like), **given)
-        return data if self._names() is not None else replace(data, feature_names=None)
+        return data if self._names() is not None else data.with_facts(feature_names=None)
 
 
 def _warn_of_unknown_queries(sets: list[tuple[Any, Any, Any]]) -> None:
@@ -426,5 +425,5 @@ def ndcg_of_queries(
     """NDCG@10 of each query with the gain that suits the relevance, NaN if nothing is relevant."""
     if graded:
         return measure_data(data, scores, Ndcg(10))["ndcg@10"].values
-    gains, ndcg = replace(data, relevance=data.linear_gains()), Ndcg(10, gain="linear")
+    gains, ndcg = data.with_facts(relevance=data.linear_gains()), Ndcg(10, gain="linear")
     return measure_data(gains, scores, ndcg)[str(ndcg)].values

@@ -112,7 +112,7 @@ def read_data(
         X, relevance, ids, weights = form.read_text(files, companions)
         data = _ranking_data(companions, X, relevance, ids, weights, form.feature_names)
         ids_column = None if ids is None else DEFAULT_QID
-        return replace(data, query_column=ids_column, zero_based=bool(notation.zero_based))
+        return data.with_facts(query_column=ids_column, zero_based=bool(notation.zero_based))
     refuse_unfit(format_, n_features=n_features)
     named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
     choose = partial(query_roles, **named, features=features, like=form.feature_names)
@@ -123,7 +123,7 @@ def read_data(
         companions, X, relevance, columns.ids, columns.weight, columns.names, columns.categories
     )
     ids_column = roles.ids or (None if columns.ids is None else DEFAULT_QID)
-    return replace(data, query_column=ids_column)
+    return data.with_facts(query_column=ids_column)
 
 
 @names_shortage
@@ -182,7 +182,7 @@ def read_label_data(
         if ids is not None:
             raise DataError(f"{where}: query ids are for read_data, which reads ranking data")
         data = _class_data(where, X, _whole(values), form, like, orders=False)
-        return replace(data, zero_based=bool(notation.zero_based))
+        return data.with_facts(zero_based=bool(notation.zero_based))
     if labels is None:
         raise ParameterError("name the class column, labels='...', or columns, labels=['...']")
     if orders and not isinstance(labels, str):

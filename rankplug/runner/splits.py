@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -110,7 +110,7 @@ def _load(source: Dataset | Files | OneFile) -> dict[str, Data]:
     def read(path: Path, like: RankingData | None = None) -> RankingData:
         # A prepared folder knows its columns.
         data = read_data(path, like=like, **({} if path.is_dir() else columns))  # type: ignore[arg-type]
-        return replace(data, id_columns=source.id)
+        return data.with_facts(id_columns=source.id)
 
     if isinstance(source, OneFile):
         return {"train": read(source.file)}
@@ -251,5 +251,5 @@ def _pool(splits: Splits) -> tuple[Data, NDArray[Any]]:
     ids = data.example_ids
     if isinstance(data, RankingData) and len(np.unique(ids)) < len(ids):
         names = [f"{split}/{one}" for split, part in splits.items() for one in part.example_ids]
-        return replace(data, query_ids=np.array(names)), ids
+        return data.with_facts(query_ids=np.array(names)), ids
     return data, ids

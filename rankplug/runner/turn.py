@@ -124,8 +124,10 @@ class Turn:
 
     def _tell_imputing(self, impute: ImputeName, splits: Splits, *, first: bool) -> None:
         """Say once what stands for missing values, if there are any."""
+        if not first or impute == "none" or self.entry.solver in SANITY_SOLVERS:
+            return
         counts = np.sum([data.count_missing() for data in splits.values()], axis=0)
-        if first and impute != "none" and counts.any() and self.entry.solver not in SANITY_SOLVERS:
+        if counts.any():
             found = describe_missing(counts, splits["train"].feature_names)
             warn_caller(
                 f"{self.entry.name}: {found}; the {impute} of each column in the training set "

@@ -51,6 +51,9 @@ def test_files_get_the_features_of_the_training_set(tmp_path):
     assert list(splits) == ["train", "test"]
     assert splits["test"].X.shape == (2, 4)
     assert type(splits["test"].X) is type(splits["train"].X)
+    folds = module.make_folds(splits, 2, 0)
+    for data in (*splits.values(), folds.data, *folds.splits(0).values()):
+        assert vars(data)["has_missing"] is False  # known: nobody looks at all features again
 
 
 def test_features_unseen_in_training_are_an_error(tmp_path):
