@@ -183,9 +183,9 @@ class Spool:
         return self._length - self._progress.sent + len(self._progress.refused)
 
     @property
-    def refused(self) -> list[str]:
-        """What the server said of steps that it refused."""
-        return list(self._progress.refused.values())
+    def refused(self) -> dict[int, str]:
+        """What the server said of steps that it refused, by their numbers."""
+        return dict(self._progress.refused)
 
     def release(self) -> None:
         """Let other processes send it; until the next step is kept."""
@@ -375,7 +375,7 @@ def _send_folder(
     if reason is None and not spool.n_unsent:
         spool.remove()
     n_sent = before - spool.n_unsent
-    yield Sent(uri, n_sent, spool.refused, spool.n_unsent, reason, experiment)
+    yield Sent(uri, n_sent, list(spool.refused.values()), spool.n_unsent, reason, experiment)
 
 
 def _refuse_link(path: Path) -> None:

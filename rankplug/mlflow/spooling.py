@@ -92,6 +92,11 @@ class SpoolingClient(MlflowClient):
         """How many calls are kept."""
         return 0 if self._spool is None else self._spool.n_unsent
 
+    @property
+    def refused(self) -> list[str]:
+        """What the server said of calls that it refused when they were sent later."""
+        return [] if self._spool is None else list(self._spool.refused.values())
+
     def fall(self, error: Exception) -> None:
         """Keep what follows, since the server does not answer."""
         self._is_down = True
@@ -139,11 +144,12 @@ class SpoolingClient(MlflowClient):
     def _send(self) -> int:
         if self._spool is None:
             return 0
-        before = len(self._spool.refused)
+        before = self._spool.refused
         with bounded_requests():
             n_sent = self._spool.send(self._to)
-        for refused in self._spool.refused[before:]:
-            self._tell(f"the tracking server refuses what was kept: {refused}")
+        for number, refused in self._spool.refused.items():
+            if number not in before:
+                self._tell(f"the tracking server refuses what was kept: {refused}")
         return n_sent
 
     def _do(self, step: Step) -> Any:

@@ -289,16 +289,22 @@ class MlflowObserver(Observer):
                     f"{sent.n_sent} calls that an earlier command for {self.output} kept are sent "
                     f"to {sent.tracking_uri}"
                 )
+            for trouble in filter(None, [*sent.refused, sent.reason]):
+                warn_plainly(
+                    f"not all that an earlier command for {self.output} kept is sent: {trouble}"
+                )
 
     def _finish(self) -> None:
         """Forget the process; say what a server has not taken."""
         self._at_work.close()
         client = self._spooling
-        if client is not None and not client.settle() and client.n_unsent:
+        if client is not None and not client.settle():
+            refused = client.refused
+            why = f", {len(refused)} of them as the server refuses them ({refused[0]})"
             warn_plainly(
                 f"the MLflow run at {self.tracking_uri} is incomplete: {client.n_unsent} calls are "
-                f"kept in {self.output}: 'rankplug track {shlex.quote(str(self.output))}' sends "
-                "them when the server answers"
+                f"kept in {self.output}{why if refused else ''}: 'rankplug track "
+                f"{shlex.quote(str(self.output))}' sends them when the server answers"
             )
 
     def _attempt(self, step: Callable[[TrackedRun], T]) -> T | None:

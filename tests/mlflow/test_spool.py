@@ -8,12 +8,17 @@ import subprocess
 import time
 
 import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from tracking_servers import Server, contents, lose, run_command, versions
 
 from rankplug.cli import main
 from rankplug.mlflow.database import TrackingError
 from rankplug.mlflow.spool import Spool, Where
+from rankplug.mlflow.spooling import SpoolingClient
 from rankplug.mlflow.steps import Delivery
+from rankplug.mlflow.tracking import MlflowObserver
 
 HANG = 300  # seconds that no test needs, on a machine that is busy
 TUNE = ["tune", "small.yaml", "--quiet", "--output"]
@@ -261,3 +266,33 @@ def test_a_place_that_cannot_be_used_is_said_and_nothing_is_lost(kept, tmp_path,
 def test_a_folder_that_is_none(tmp_path, capsys):
     assert main(["track", str(tmp_path / "none")]) == 2
     assert "no such folder: name the output folder of a command" in capsys.readouterr().err
+
+
+def test_every_refusal_is_told_and_the_last_warning_says_why(tmp_path, empty_store, monkeypatch):
+    told, refuse = [], {"a"}
+    uri = f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
+    client = SpoolingClient(uri, tmp_path, told.append)
+    run = client.create_run("0").info.run_id
+    log_batch = MlflowClient.log_batch
+
+    def picky(self, run_id, metrics=(), params=(), tags=(), **kwargs):
+        for tag in tags:
+            if tag.key in refuse:
+                raise MlflowException(f"no {tag.key}", INVALID_PARAMETER_VALUE)
+        return log_batch(self, run_id, metrics, params, tags, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", picky)
+    for key in "ab":
+        refuse.clear()
+        refuse.add(key)
+        client.fall(ConnectionError("gone"))
+        client.set_tag(run, key, "1")
+        assert not client.settle()
+        assert f"the tracking server refuses what was kept: log_batch: no {key}" in told
+    assert client.refused == ["log_batch: no b"]
+    observer = MlflowObserver(tmp_path, uri)
+    observer._spooling = client
+    with pytest.warns(RuntimeWarning, match=r"1 of them as the server refuses .*\(.*: no b\)"):
+        observer._finish()
+    with pytest.warns(RuntimeWarning, match="kept is sent: log_batch: no b"):
+        observer._send_earlier()
