@@ -44,8 +44,8 @@ class Model(ABC):
     zero_based : bool
         Whether the indices of svmlight text began at 0 in training.
     categories : mapping of int to tuple
-        By the number of a feature, the categories that it had in training. Arrays of numbers hold
-        their codes 1, 2, ...; whatever is no category is missing.
+        By the number of a feature, the categories that it had in training. Arrays and lists of
+        numbers hold their codes 1, 2, ...; whatever is no category is missing.
     """
 
     kind: ClassVar[str]
