@@ -24,6 +24,7 @@ from rankplug.mlflow.database import (
     database_uri,
     ensure_database,
 )
+from rankplug.system.signals import deferred
 
 T = TypeVar("T")
 
@@ -69,6 +70,14 @@ def is_server(tracking_uri: str) -> bool:
     return tracking_uri.startswith("http")
 
 
+def uninterrupted(tracking_uri: str) -> AbstractContextManager[None]:
+    """Let signals wait for what is asked of a database, which they would leave locked.
+
+    Not for a server, which may let wait itself.
+    """
+    return nullcontext() if is_server(tracking_uri) else deferred(once=True)
+
+
 def resolve_tracking_uri(output: Path, tracking_uri: str | None = None) -> str:
     """The given URI, else ``MLFLOW_TRACKING_URI``, else an SQLite file in the output folder."""
     if tracking_uri:
@@ -110,7 +119,8 @@ def connect(output: Path, tracking_uri: str, client: MlflowClient | None = None)
     ensure_database(tracking_uri)
     client = client or MlflowClient(tracking_uri=tracking_uri)
     place = Place.of_process(tracking_uri)
-    experiment = find_experiment(client, place, artifact_location(output, tracking_uri))
+    with uninterrupted(tracking_uri):
+        experiment = find_experiment(client, place, artifact_location(output, tracking_uri))
     return Store(client, tracking_uri, str(experiment.experiment_id), place.run_id)
 
 
@@ -277,7 +287,7 @@ class LogGuard:
         try:
             bound = self._in_trouble and not self._spools
             short = _short_timeouts() if bound else nullcontext()
-            with short, telling_of_silence(self._tracking_uri):
+            with short, telling_of_silence(self._tracking_uri), uninterrupted(self._tracking_uri):
                 return step(*args, **kwargs)
         except Exception as error:
             self._in_trouble = True

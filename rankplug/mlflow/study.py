@@ -38,6 +38,7 @@ from rankplug.mlflow.store import (
     connect,
     opening,
     resolve_tracking_uri,
+    uninterrupted,
     warn_incomplete,
 )
 from rankplug.system.locks import locked_here
@@ -143,7 +144,8 @@ class MlflowTuneObserver(TuneObserver):
                 parent = connect(self.output, self.tracking_uri)
                 if parent.run_id is not None:
                     parent = TrackedRun(parent, parent.run_id)
-            run = _study_run(info, parent)
+            with uninterrupted(self.tracking_uri):
+                run = _study_run(info, parent)
         self._log = _StudyLog(run, info)
 
     def _attempt(self, step: Callable[[_StudyLog], None]) -> None:

@@ -68,6 +68,7 @@ from rankplug.mlflow.store import (
     is_server,
     opening,
     resolve_tracking_uri,
+    uninterrupted,
     warn_incomplete,
     warn_plainly,
 )
@@ -166,11 +167,12 @@ class MlflowObserver(Observer):
         self._environment |= {**provenance_tags(recipe, self._inputs), **self.tags}
         with opening(self.tracking_uri, spools=self._spools):
             store = self._open_store()
-            self._parent = TrackedRun.start(store, recipe.name)
-            tags = {**self._environment, **store.tags}
-            self._parent.log(params=_recipe_params(recipe), tags=tags)
-            self._parent.log_inputs(self._inputs.values())
-            self._parent.log_text(recipe.to_yaml(), "recipe.yaml")
+            with uninterrupted(self.tracking_uri):
+                self._parent = TrackedRun.start(store, recipe.name)
+                tags = {**self._environment, **store.tags}
+                self._parent.log(params=_recipe_params(recipe), tags=tags)
+                self._parent.log_inputs(self._inputs.values())
+                self._parent.log_text(recipe.to_yaml(), "recipe.yaml")
         if self._spooling is not None and self._spooling.n_unsent == 0:
             self._send_earlier()
 
@@ -260,7 +262,8 @@ class MlflowObserver(Observer):
         processes.others(process)  # forgets those that were killed
         tags = {_PROCESS: process, _OUTPUT: str(self.output.absolute())}
         store = replace(self._connect(), tags=tags)
-        _end_killed_runs(store, self.output)
+        with uninterrupted(self.tracking_uri):
+            _end_killed_runs(store, self.output)
         return store
 
     def _connect(self) -> Store:

@@ -74,18 +74,29 @@ def forget_interrupt() -> None:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """Signals come when the block has ended: for foreign code that loses what handlers raise."""
+def deferred(*, once: bool = False) -> Iterator[None]:
+    """Signals come when the block has ended: for foreign code that loses what handlers raise.
+
+    Or that leaves something open then: an exception within SQLAlchemy may leave its database
+    locked, until the exception itself is forgotten. With `once`, which is for code that may wait
+    for others, only the first signal is late.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    handlers: dict[int, _Handler] = {}
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if once and came:
+            handlers[number](number, frame)
+        came.append(number)
+
     for number in (int(signal.SIGINT), int(signal.SIGTERM)):
         handler = signal.getsignal(number)
         if callable(handler):
             handlers[number] = handler
-            signal.signal(number, lambda number, _: came.append(number))
+            signal.signal(number, remember)
     try:
         yield
     finally:

@@ -5,13 +5,14 @@ This module imports optuna: it is itself imported in functions only.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
@@ -22,7 +23,7 @@ from optuna.trial import FrozenTrial, Trial
 from optuna.trial import TrialState as State
 
 from rankplug.exceptions import ParameterError, TuningError
-from rankplug.system.locks import Workers, locked, private_file
+from rankplug.system.locks import Workers, private_file
 from rankplug.tuning.records import JOURNAL, WORKER, TrialRecord, to_record
 
 # Names of the attributes of a stored study; studies of all versions have them.
@@ -104,17 +105,24 @@ class JournalLock(JournalFileOpenLock):
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
         self._journal = journal
-        self._held = ExitStack()
+        self._held: IO[bytes] | None = None
 
     def acquire(self) -> bool:
         """Wait for the lock."""
-        self._held.enter_context(locked(self._journal.with_name(f"{self._journal.name}.lock")))
-        _cut_off_half_a_line(self._journal)
+        self.release()  # it is still held where a signal came between this and Optuna's `try`
+        self._held = open(self._journal.with_name(f"{self._journal.name}.lock"), "ab")  # noqa: SIM115
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+            _cut_off_half_a_line(self._journal)
+        except BaseException:
+            self.release()
+            raise
         return True
 
     def release(self) -> None:
         """Let others have the lock."""
-        self._held.close()
+        if self._held is not None:
+            self._held.close()
 
 
 def _cut_off_half_a_line(journal: Path) -> None:

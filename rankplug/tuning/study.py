@@ -27,6 +27,7 @@ from sklearn.base import clone
 from rankplug.exceptions import ConvergenceWarning, ParameterError, TuningError
 from rankplug.solver import Solver, SolverResult
 from rankplug.system.interruption import ending_loop
+from rankplug.system.signals import deferred
 from rankplug.tuning.evaluation import Trainer, TuningTask
 from rankplug.tuning.records import (
     Pruner,
@@ -106,13 +107,14 @@ class Study:
         self._plan(self.distributions)
         place = open_storage(storage)
         with ending_loop(), quiet(), place.workers.join() as worker:
-            with place.writing(), place.workers.one_at_a_time():
+            with deferred(once=True), place.writing(), place.workers.one_at_a_time():
                 study = self._open(place, name or self.solver.name, resume=resume)
                 distributions = agree_on_space(study, self.setup, self.distributions)
             path, sampler = self._plan(distributions)
             study.sampler = sampler
             study.stop = sampler.end  # type: ignore[method-assign]
-            fail_killed(study, place.workers, worker)
+            with deferred(once=True):
+                fail_killed(study, place.workers, worker)
             pruning = make_pruning(self.pruner, study)
             trials = Trials(self, study, path, sampler, pruning, place.workers, worker)
             self.observer.study_started(self._info(study), left_behind(study, place.workers))

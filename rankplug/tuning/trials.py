@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from sklearn.base import clone
 
 from rankplug.exceptions import ClusterError, RankplugError
 from rankplug.system.locks import Workers
-from rankplug.system.signals import raise_if_lost
+from rankplug.system.signals import deferred, raise_if_lost
 from rankplug.tuning.evaluation import Evaluation, Stopped
 from rankplug.tuning.records import DETAILS, ERROR, PARAMS, WORKER, params_of, to_record
 from rankplug.tuning.sampling import NoPruning, TrialSampler
@@ -93,6 +94,7 @@ class Trials:
                 self.stop = True
                 raise
 
+    @deferred(once=True)
     def _others_are_at_their_last(self) -> bool:
         done = self.plan.used_up(self.study) or self.sampler.exhausted(self.study)
         if not done or self.plan.out_of_time():
@@ -113,7 +115,7 @@ class Trials:
         plan = self.plan
         raise_if_lost()
         # One process of this machine after the other, so that none asks for a trial too many.
-        with self.asking, self.workers.one_at_a_time():
+        with deferred(once=True), self.asking, self.workers.one_at_a_time():
             if self.stop or plan.out_of_time() or plan.used_up(self.study):
                 return None
             if self.failures_in_a_row >= _FAILURES_IN_A_ROW or self.sampler.exhausted(self.study):
@@ -163,16 +165,18 @@ class Trials:
                 for position, candidate in enumerate(evaluation.candidates):
                     step = evaluation.add(fold, candidate, next(results))
                     number = fold * n_candidates + position
-                    if len(self.study.directions) == 1 and math.isfinite(step.so_far):
-                        trial.report(step.so_far, number)
-                    plan.observer.step(trial.number, step)
-                    if number < last and self.pruning.after_step(trial, evaluation, step):
-                        return True
+                    with deferred(once=True):
+                        if len(self.study.directions) == 1 and math.isfinite(step.so_far):
+                            trial.report(step.so_far, number)
+                        plan.observer.step(trial.number, step)
+                        if number < last and self.pruning.after_step(trial, evaluation, step):
+                            return True
         return False
 
     def _stopping(self) -> bool:
         return self.stop or raise_if_lost()
 
+    @deferred(once=True)
     def _finish(self, trial: Trial, evaluation: Evaluation, *, pruned: bool) -> FrozenTrial:
         if self.path is not None:
             best, searched = evaluation.best.C, self.path.range
@@ -185,10 +189,11 @@ class Trials:
         self.failures_in_a_row = 0
         trial.set_user_attr(DETAILS, evaluation.details())
         if pruned:
-            return end_trial(self.study, trial, state=State.PRUNED)
+            return self._tell(trial, state=State.PRUNED)
         self.pruning.keep(trial, evaluation)
-        return end_trial(self.study, trial, values)
+        return self._tell(trial, values)
 
+    @deferred(once=True)
     def _fail(self, trial: Trial, evaluation: Evaluation, error: str | None = None) -> FrozenTrial:
         """End a trial without a result; without an error it counts as killed."""
         with suppress(UpdateFinishedTrialError):
@@ -196,7 +201,14 @@ class Trials:
                 self.failures_in_a_row += 1
                 trial.set_user_attr(ERROR, error)
                 trial.set_user_attr(DETAILS, evaluation.details())
-        return end_trial(self.study, trial, state=State.FAIL)
+        return self._tell(trial, state=State.FAIL)
+
+    def _tell(
+        self, trial: Trial, values: Sequence[float] | None = None, state: State | None = None
+    ) -> FrozenTrial:
+        """End a trial; one after the other, as samplers look whether others are at work."""
+        with self.asking:
+            return end_trial(self.study, trial, values, state)
 
 
 def _reason(trial: Trial, error: Exception) -> str:

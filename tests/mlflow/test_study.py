@@ -1,10 +1,12 @@
 """Studies in MLflow."""
 
+import signal
 import warnings
 
 import numpy as np
 import pytest
 from mlflow import MlflowClient
+from sqlalchemy.engine import CursorResult
 
 import rankplug
 from rankplug.mlflow import load_model
@@ -72,6 +74,33 @@ def test_every_trial_is_a_run(uri, tmp_path):
         assert run.info.status == "FINISHED"
     files = {file.path for file in MlflowClient(uri).list_artifacts(own.info.run_id)}
     assert {"history.png", "importance.png", "slice.png"} <= files
+
+
+@pytest.mark.parametrize("place", [1, 12])
+def test_a_signal_within_the_database_leaves_it_unlocked(uri, tmp_path, monkeypatch, place):
+    """A result that is half made keeps it locked: each write waited for twenty seconds, in vain."""
+    make, made = CursorResult.__init__, []
+
+    def interrupt(self, *arguments):
+        make(self, *arguments)
+        made.append(self)
+        if len(made) == place:
+            signal.raise_signal(signal.SIGINT)
+
+    class Begin(TuneObserver):
+        """Counts results from the first trial on."""
+
+        def trial_started(self, number, params):
+            if number == 0:
+                monkeypatch.setattr(CursorResult, "__init__", interrupt)
+
+    observer = MlflowTuneObserver(tmp_path, uri)
+    options = {"n_trials": 9, "folds": 2, "progress": False, "observer": [Begin(), observer]}
+    with pytest.raises(KeyboardInterrupt):
+        tune("tree-tron", DATA, **options)
+    assert not observer.lost
+    own, _ = runs(uri, observer)
+    assert own.info.status == "KILLED"
 
 
 def test_a_resumed_study_logs_nothing_twice(uri, tmp_path):

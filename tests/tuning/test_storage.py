@@ -15,7 +15,7 @@ import pytest
 import rankplug
 from rankplug.exceptions import ParameterError
 from rankplug.tuning import TuneObserver, tune
-from rankplug.tuning.storage import end_trial
+from rankplug.tuning.storage import _cut_off_half_a_line, end_trial
 
 WORKER = """
 import os, sys
@@ -376,6 +376,25 @@ def test_grid_points_of_killed_trials_are_tried_again(tmp_path):
     complete = [trial.params["C"] for trial in result.trials if trial.state == "complete"]
     assert sorted(complete) == [0.1, 1.0, 10.0]
     assert len(result.trials) == 4
+
+
+@pytest.mark.usefixtures("no_hang")
+@pytest.mark.parametrize("place", [1, 4, 9, 16])
+def test_a_signal_while_a_journal_is_locked_leaves_it_open(place, tmp_path, monkeypatch):
+    """What is written last of an interrupted study would wait for its own lock for ever."""
+    locked = []
+
+    def interrupt(journal):
+        _cut_off_half_a_line(journal)
+        locked.append(journal)
+        if len(locked) == place:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("rankplug.tuning.storage._cut_off_half_a_line", interrupt)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        quick(tmp_path)
+    result = quick(tmp_path, resume=True)  # while the traceback keeps all that was open
+    assert [one.state for one in result.trials].count("complete") == 3, raised
 
 
 def test_passwords_are_not_shown():
