@@ -9,25 +9,15 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
-from rankplug.data import (
-    Block,
-    LabelRankingData,
-    Matrix,
-    OneHotMatrix,
-    PreferenceData,
-    RankingData,
-    largest_stored,
-    with_short_indices,
-)
+from rankplug.data import Block, LabelRankingData, Matrix, OneHotMatrix, PreferenceData, RankingData
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.maps import FeatureMap, FittedMap, Fitting, pack, unpack
-from rankplug.models import Contributions, TreeArrays, TreeEnsemble, TreeModel, model_class
+from rankplug.models import Contributions, TreeModel, model_class
 from rankplug.parameters import Count, Optional, Parameter
 from rankplug.solver import Solver, make_solver
+from rankplug_plugins.maps.growing import REGRESSORS, grow_trees
 
-_FORESTS = {"random-forest": RandomForestRegressor, "extra-trees": ExtraTreesRegressor}
 _DEFAULT = {
     "grades": "xgboost-pairwise",
     # The other samples pairs, too few of an only query.
@@ -35,7 +25,6 @@ _DEFAULT = {
     "labels": "random-forest",
 }
 _FILE = "trees"
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class _Trees(Parameter):
@@ -47,7 +36,7 @@ class _Trees(Parameter):
     def __str__(self) -> str:
         return (
             "the name of a solver of boosted trees, such as 'xgboost-pairwise', one of "
-            f"{', '.join(map(repr, _FORESTS))}, a Solver, a model of trees, or a booster of "
+            f"{', '.join(map(repr, REGRESSORS))}, a Solver, a model of trees, or a booster of "
             "XGBoost or LightGBM"
         )
 
@@ -141,19 +130,19 @@ class LeavesMap(FeatureMap):
     Parameters
     ----------
     trees : str, Solver or TreeModel, optional
-        A solver of boosted trees, or its name; "random-forest" or "extra-trees", which regress
-        the relevance; or trees that are trained: a model of rankplug, or a booster or estimator of
-        XGBoost or LightGBM, to which zeros are values. By default "xgboost-pairwise",
-        "xgboost-all-pairs" for an only query (whose pairs the other samples) or a relevance that
-        is no grade, and "random-forest" for label ranking.
+        A solver of boosted trees, or its name; "random-forest", "extra-trees" or
+        "xgboost-regression", which regress the relevance; or trees that are trained: a model of
+        rankplug, or a booster or estimator of XGBoost or LightGBM, to which zeros are values. By
+        default "xgboost-pairwise", "xgboost-all-pairs" for an only query (whose pairs the other
+        samples) or a relevance that is no grade, and "random-forest" for label ranking.
     n_estimators : int, default=200
-        Number of trees, of solvers that are named and of forests.
+        Number of trees, of solvers that are named and of regressors.
     min_samples_leaf : int, default=5
-        Rows in a leaf, at least, of forests.
+        Rows in a leaf, at least, of regressors.
 
     Notes
     -----
-    For label ranking one forest regresses the vector of relevances and serves all labels; labels
+    For label ranking the trees regress the vector of relevances and serve all labels; labels
     without a relevance count as the mean of the instance's others.
 
     References
@@ -186,7 +175,7 @@ class LeavesMap(FeatureMap):
             if not isinstance(source, str):
                 raise DataError(
                     f"the leaves of {self.trees!r} are those of one score, but labels have one "
-                    "each: take trees='random-forest' or 'extra-trees', which serve all labels"
+                    f"each: take one of {', '.join(map(repr, REGRESSORS))}, which serve all labels"
                 )
         elif isinstance(source, Solver):
             source.check(data)
@@ -213,13 +202,13 @@ class LeavesMap(FeatureMap):
         if isinstance(trees, TreeModel | Solver):
             return trees
         name = _DEFAULT[_kind_of(data)] if trees is None else trees
-        if name in _FORESTS:
+        if name in REGRESSORS:
             return str(name)
         solver = make_solver(name)
         if "n_estimators" not in solver.get_params(deep=False):
             raise ParameterError(
                 f"trees={name!r} is no solver of boosted trees; take xgboost-pairwise, "
-                f"lightgbm-lambdarank or another, or one of {', '.join(map(repr, _FORESTS))}"
+                f"lightgbm-lambdarank or another, or one of {', '.join(map(repr, REGRESSORS))}"
             )
         return solver.set_params(n_estimators=self.n_estimators)
 
@@ -228,7 +217,8 @@ class LeavesMap(FeatureMap):
         if isinstance(source, TreeModel):
             return FittedLeaves(source)
         if isinstance(source, str):
-            return FittedLeaves(self._grow_forest(source, fitting))
+            grown = grow_trees(source, fitting, self.n_estimators, self.min_samples_leaf)
+            return FittedLeaves(grown)
         stops_early = getattr(source, "early_stopping_rounds", None) is not None
         found = source.solve(
             fitting.data,
@@ -243,51 +233,9 @@ class LeavesMap(FeatureMap):
             )
         return FittedLeaves(found.model)
 
-    def _grow_forest(self, name: str, fitting: Fitting) -> TreeEnsemble:
-        data = fitting.data
-        y = data.relevance
-        if y.ndim == 2:
-            known = ~np.isnan(y)
-            count = np.maximum(known.sum(axis=1, keepdims=True), 1)
-            mean = np.where(known, y, 0.0).sum(axis=1, keepdims=True) / count
-            y = np.where(known, y, mean)
-        forest = _FORESTS[name](
-            n_estimators=self.n_estimators,
-            min_samples_leaf=self.min_samples_leaf,
-            max_features=1.0 / 3.0,  # Breiman's for regression
-            random_state=int(fitting.rng.integers(2**31)),
-        )
-        weight = getattr(data, "row_weight", None)
-        if largest_stored(data.X) > _LARGEST_FLOAT32:
-            raise DataError(
-                "the features are too large for forests, which compare them as float32: they must "
-                "be below 3.4e38; scale the features"
-            )
-        forest.fit(with_short_indices(data.X, "a forest"), y, sample_weight=weight)
-        return TreeEnsemble(_arrays_of([one.tree_ for one in forest.estimators_]), data.n_features)
-
 
 def _kind_of(data: PreferenceData | None) -> str:
     if isinstance(data, LabelRankingData):
         return "labels"
     graded = isinstance(data, RankingData) and data.is_graded and data.n_queries > 1
     return "grades" if data is None or graded else "one query, or numbers"
-
-
-def _arrays_of(trees: list[Any]) -> TreeArrays:
-    """Where scikit-learn's trees split; their values, which may be vectors, are left out."""
-    left = np.concatenate([tree.children_left for tree in trees])
-    right = np.concatenate([tree.children_right for tree in trees])
-    inner = left != -1
-    feature = np.concatenate([tree.feature for tree in trees])
-    threshold = np.concatenate([tree.threshold for tree in trees])
-    sizes = np.array([tree.node_count for tree in trees], dtype=np.int64)
-    return TreeArrays(
-        sizes,
-        left.astype(np.int64),
-        right.astype(np.int64),
-        np.where(inner, feature, 0).astype(np.int64),
-        np.where(inner, threshold, 0.0),
-        np.zeros(len(left)),
-        np.concatenate([tree.missing_go_to_left for tree in trees]).astype(bool),
-    )

@@ -26,6 +26,7 @@ def maps():
     yield make_map({"identity": {}, "leaves": {"trees": "random-forest", "n_estimators": 4}})
     yield make_map("leaves", trees="random-forest", n_estimators=4)
     yield make_map("leaves", trees="extra-trees", n_estimators=4)
+    yield make_map("leaves", trees="xgboost-regression", n_estimators=4)
     yield make_map("leaves", trees="xgboost-all-pairs", n_estimators=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -41,6 +42,7 @@ def checks():
                 None,
                 "random-forest",
                 "extra-trees",
+                "xgboost-regression",
             )
             if check.task == "query-document" or serves_labels:
                 yield pytest.param(check, id=f"{k}-{check}")
@@ -171,7 +173,7 @@ def test_leaves_of_one_score_are_refused_for_labels():
     labels = rankplug.LabelRankingData.from_arrays(
         data().X, np.random.default_rng(0).random((200, 4))
     )
-    with pytest.raises(DataError, match=r"trees='random-forest' or 'extra-trees'"):
+    with pytest.raises(DataError, match="take one of 'random-forest', 'extra-trees'"):
         make_map("leaves", trees="xgboost-pairwise").fit(labels)
     with pytest.raises(ParameterError, match="no solver of boosted trees"):
         make_map("leaves", trees="tree-tron").fit(data())
@@ -194,6 +196,31 @@ def test_a_booster_of_the_users(library):
         for t in range(4):  # the same rows together
             pairs = {*zip(codes[:, t].tolist(), expected[:, t].tolist(), strict=True)}
             assert len(pairs) == len(set(codes[:, t])) == len(set(expected[:, t]))
+
+
+@pytest.mark.parametrize("n_labels", [0, 3])
+def test_boosted_regression_grows_the_trees_of_xgboost(n_labels):
+    xgboost, train = pytest.importorskip("xgboost"), data()
+    relevance = np.tanh(train.X @ np.random.default_rng(1).normal(size=(3, max(n_labels, 1))))
+    if n_labels:
+        train = rankplug.LabelRankingData.from_arrays(train.X, relevance)
+    else:
+        train = RankingData.from_arrays(train.X, relevance[:, 0], train.qid)
+    leaves = make_map("leaves", trees="xgboost-regression", n_estimators=6).fit(train)
+    params = {
+        "max_depth": 6,
+        "learning_rate": 0.1,
+        "min_child_weight": 5,
+        "nthread": 1,
+        "multi_strategy": "multi_output_tree",
+    }
+    booster = xgboost.train(params, xgboost.DMatrix(train.X, train.relevance), 6)
+    X = np.concatenate([train.X, np.where(train.X > 1, np.nan, train.X.round(1))])
+    expected = booster.predict(xgboost.DMatrix(X), pred_leaf=True)
+    found = leaves.trees.find_leaves(X)
+    for t in range(6):  # the same rows together
+        pairs = {*zip(found[:, t].tolist(), expected[:, t].tolist(), strict=True)}
+        assert len(pairs) == len(set(found[:, t])) == len(set(expected[:, t])) > 4
 
 
 @pytest.mark.parametrize(
