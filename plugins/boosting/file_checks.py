@@ -105,6 +105,8 @@ def _check_xgboost_tree(tree: dict[str, Any], n_features: int) -> None:
     left, right = columns["left_children"], columns["right_children"]
     inner = np.flatnonzero(left != -1)
     require(np.array_equal(inner, np.flatnonzero(right != -1)), "children")
+    # XGBoost looks for the right child behind the left one, wherever it is said to be.
+    require(np.array_equal(right[inner], left[inner] + 1), "children")
     children = np.concatenate((left[inner], right[inner]))
     # Without a second parent, and without one for the root, there is no way back.
     require(bool(np.all((children > 0) & (children < n_nodes))), "children")
