@@ -76,6 +76,11 @@ class RegressorModel(Model):
             self._regressor, self._reason = regressor, str(error)
 
     @property
+    def converted(self) -> Converted | None:
+        """The regressor as arrays: scalers, model, intercept and link; None if it has no form."""
+        return self._converted
+
+    @property
     def n_features(self) -> int:
         """Number of features of a row."""
         if self._converted is None:

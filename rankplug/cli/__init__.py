@@ -14,6 +14,7 @@ from typing import Any
 
 from rankplug import __version__
 from rankplug.cli.evaluate import add_evaluate
+from rankplug.cli.exchange import add_export, add_import
 from rankplug.cli.explain import add_explain
 from rankplug.cli.init import add_init
 from rankplug.cli.models import add_predict, add_serve, add_solvers
@@ -36,6 +37,8 @@ _COMMANDS = (
     add_predict,
     add_prepare,
     add_serve,
+    add_export,
+    add_import,
     add_solvers,
 )
 

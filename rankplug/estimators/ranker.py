@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ from rankplug.estimators.answers import split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError, DataWarning, ParameterError, warn_caller
+from rankplug.exchange import export
 from rankplug.explain import (
     ModelExplanation,
     PairExplanation,
@@ -381,6 +383,28 @@ class Ranker(SolverEstimator):
         scores = scores if data.order is None else scores[data.order]
         values = ndcg_of_queries(data, scores, graded=data.is_graded)
         return mean_of_defined(values, data.weights, NO_RELEVANT_ROW)
+
+    def export(self, file: str | os.PathLike[str], to: str) -> list[str]:
+        """Write the trained model in the format of another system; see `rankplug.exchange`.
+
+        Parameters
+        ----------
+        file : path
+        to : str
+            One of `rankplug.exchange.list_formats`, such as "elasticsearch-ltr" or "onnx".
+
+        Returns
+        -------
+        list of str
+            What the format cannot say, or who uses the file should know.
+
+        Raises
+        ------
+        ParameterError
+            If the format cannot say what the model computes.
+        """
+        check_is_fitted(self)
+        return export(self.model_, file, to)
 
     def _data(
         self, X: Any, y: Any, qid: ArrayLike | None, *, like: Any = None, **given: Any

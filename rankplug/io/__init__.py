@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankplug.io.columns import read_table
-from rankplug.io.files import FORMATS
+from rankplug.io.files import FORMATS, replacing
 from rankplug.io.prepared import PreparedFolder, open_prepared, prepare, verify_prepared
 from rankplug.io.reading import read_data, read_label_data
 from rankplug.io.trec import read_qrels, read_run, write_qrels, write_run
@@ -19,6 +19,7 @@ __all__ = [
     "read_qrels",
     "read_run",
     "read_table",
+    "replacing",
     "verify_prepared",
     "write_data",
     "write_qrels",

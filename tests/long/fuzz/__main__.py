@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TARGETS = ("svmlight", "csv_table", "encodings", "companions", "recipe", "model", "prepared")
+TARGETS = (
+    "svmlight", "csv_table", "encodings", "companions", "recipe", "model", "prepared", "exchange",
+)  # fmt: skip
 INSTRUMENTED = ["rankplug", "rankplug_plugins"]
 MEMORY = 3 << 30  # bytes that an input may take; all inputs are small
 SECONDS = 120  # that one input may take; a machine may be busy

@@ -1,0 +1,382 @@
+"""Models as search engines take them: Elasticsearch, OpenSearch, Solr, Vespa and RankLib's trees.
+
+What the writers rest on is what the parsers of these versions take:
+
+* Elasticsearch LTR (o19s, 1.5 and main for Elasticsearch 8) and OpenSearch LTR (2.x and 3.x):
+  ``model/linear``, a number for each feature's name, and ``model/xgboost+json``, a list of trees of
+  ``nodeid, depth, split, split_condition, yes, no, missing, children`` or ``leaf``, where "less
+  than" goes to ``yes``. ``feature_normalizers`` (standard: mean, standard_deviation) come before
+  either. All numbers are in single precision. That ``missing`` is followed came late: to
+  Elasticsearch LTR in 2024 (pull requests 480 and 482), to OpenSearch LTR in 2026 (issue 378, in
+  3.6); before, what is missing is 0, or from OpenSearch 3.3 on goes to ``no``.
+* Solr 6.4 to 9: ``LinearModel`` and ``MultipleAdditiveTreesModel``, "at most" goes left, all in
+  single precision, and 1e-6 is added to each threshold. ``isNullSameAsZero: false`` and a node's
+  ``missing`` came with 9.2 (SOLR-16596); they are written only where they are needed.
+* Vespa 8: a ranking expression in double precision, in which comparisons with NaN are false; and
+  XGBoost's dump in JSON, whose thresholds it rounds to single precision, and whose ``missing`` it
+  follows. (Vespa's import of LightGBM's dumps takes "less than" for LightGBM's "at most".)
+* RankLib 2.x: the ``ensemble`` of LambdaMART, "at most" goes left, in single precision.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankplug.exceptions import ParameterError
+from rankplug.exchange.boosters import NOTE_FLOAT32
+from rankplug.exchange.floats import LARGEST_FLOAT32, finite, floor_float32, less_than_float32
+from rankplug.exchange.form import Floats, Form, Trees
+from rankplug.exchange.spelling import spell_out
+from rankplug.exchange.weights import Written, note_missing, note_order, write_ranklib_weights
+
+_FEATURES = "the file names features, which a feature set or store of the engine must define"
+
+
+def write_elasticsearch(form: Form) -> Written:
+    """The body of a request ``POST _ltr/_featureset/SET/_createmodel`` of Elasticsearch LTR."""
+    return _ltr(form, "Elasticsearch LTR of before 2024 takes what is missing for 0")
+
+
+def write_opensearch(form: Form) -> Written:
+    """The body of a request ``POST _ltr/_featureset/SET/_createmodel`` of OpenSearch LTR."""
+    return _ltr(form, "OpenSearch LTR before 3.6 sends what is missing to 0, or always right")
+
+
+def _ltr(form: Form, before: str) -> Written:
+    model: dict[str, Any]
+    notes: tuple[str, ...]
+    if "trees" in form.parts:
+        _refuse_both(form, "this format")
+        trees, notes = _dump(form)
+        model = {"type": "model/xgboost+json", "definition": _json(trees)}
+        notes = (NOTE_FLOAT32, *notes, *((before,) if form.takes_missing else ()))
+    else:
+        weights, shifts, notes = _shifted(form)
+        model = {"type": "model/linear", "definition": _json(weights)}
+        if shifts:
+            model["feature_normalizers"] = {
+                name: {"standard": {"mean": mean, "standard_deviation": 1.0}}
+                for name, mean in shifts.items()
+            }
+    return _json({"model": {"name": "model", "model": model}}) + "\n", (_FEATURES, *notes)
+
+
+def _refuse_both(form: Form, what: str) -> None:
+    if form.parts > {"trees"}:
+        raise ParameterError(
+            f"{what} holds linear terms or trees, and the model is a sum of both: export it to "
+            "vespa, sql, python or onnx"
+        )
+
+
+def _shifted(form: Form) -> tuple[dict[str, float], dict[str, float], tuple[str, ...]]:
+    """Weights and, where features are shifted, their means; by name."""
+    terms, used = form.terms, dict[int, float]()
+    weights, _, missing = form.folded_terms()
+    for j, shift in zip(terms.feature.tolist(), terms.shift.tolist(), strict=True):
+        if j in used and used[j] != shift:  # of several terms of a feature: none needs a shift
+            shift = 0.0
+        used[j] = shift
+    shifts = {form.names[j]: shift for j, shift in used.items() if shift}
+    found = dict(zip(form.names, weights.tolist(), strict=True))
+    shown = {name: weight for name, weight in found.items() if weight} or found
+    notes: tuple[str, ...] = (
+        "features and weights are in single precision there: scores are right to about 1e-6",
+    )
+    left = np.array([used[j] for j in terms.feature.tolist()]) - terms.shift
+    if form.constant + float(np.sum(terms.weight * left)):
+        notes += ("a constant is left out, which changes no order in a query",)
+    return shown, shifts, (*notes, *note_missing(form, missing))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False)
+
+
+# XGBoost's dump, which several engines read
+
+
+def _dump(form: Form) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """The trees as `Booster.get_dump` has them; a constant is a tree of one leaf."""
+    trees, notes = spell_out(form.trees)
+    found = [_dump_tree(tree, form.names) for tree in trees.each()]
+    if form.constant or not found:
+        found.append({"nodeid": 0, "leaf": form.constant})
+    return found, notes
+
+
+def _dump_tree(tree: Trees, names: tuple[str, ...]) -> dict[str, Any]:
+    below = less_than_float32(tree.threshold).astype(np.float64).tolist()
+
+    def node(number: int, depth: int) -> dict[str, Any]:
+        yes, no = int(tree.left[number]), int(tree.right[number])
+        if yes < 0:
+            return {"nodeid": number, "leaf": float(tree.value[number])}
+        return {
+            "nodeid": number,
+            "depth": depth,
+            "split": names[int(tree.feature[number])],
+            "split_condition": below[number],
+            "yes": yes,
+            "no": no,
+            "missing": yes if tree.missing_left[number] else no,
+            "children": [node(yes, depth + 1), node(no, depth + 1)],
+        }
+
+    return node(0, 0)
+
+
+# Solr
+
+_SLACK = np.float32(1e-6)
+_TINY = 1e-35  # below which no feature is but 0; LightGBM has the same limit
+_MOST_HALVINGS = 120  # of single precision, which ends at 2^-126
+_LARGEST_SCALED = 2.0**100  # of thresholds: features may be larger
+_LTR = "org.apache.solr.ltr"
+
+
+def write_solr(form: Form) -> Written:
+    """A model for Solr's model store, ``PUT /solr/COLLECTION/schema/model-store``."""
+    notes: tuple[str, ...] = (_FEATURES,)
+    if "trees" in form.parts:
+        _refuse_both(form, "a Solr model")
+        features, params, more = _solr_trees(form)
+        kind, notes = "MultipleAdditiveTreesModel", (*notes, NOTE_FLOAT32, *more)
+    else:
+        weights, shifts, more = _shifted(form)
+        features = [_solr_feature(name, shifts.get(name, 0.0), 1.0) for name in weights]
+        kind, params, notes = "LinearModel", {"weights": weights}, (*notes, *more)
+    model = {
+        "class": f"{_LTR}.model.{kind}",
+        "name": "model",
+        "features": features,
+        "params": params,
+    }
+    return json.dumps(model, ensure_ascii=False, indent=1) + "\n", notes
+
+
+def _solr_feature(name: str, mean: float, deviation: float) -> dict[str, Any]:
+    if mean == 0.0 and deviation == 1.0:
+        return {"name": name}
+    params = {"avg": repr(mean), "std": repr(deviation)}
+    return {"name": name, "norm": {"class": f"{_LTR}.norm.StandardNormalizer", "params": params}}
+
+
+def _solr_trees(form: Form) -> tuple[list[Any], dict[str, Any], tuple[str, ...]]:
+    trees, notes = spell_out(form.trees)
+    inner = ~trees.is_leaf
+    wanted = np.clip(floor_float32(trees.threshold), -LARGEST_FLOAT32, LARGEST_FLOAT32)
+    written, scale = np.zeros(len(wanted), dtype=np.float32), np.ones(form.n_features)
+    for j in np.unique(trees.feature[inner]).tolist():
+        nodes = np.flatnonzero(inner & (trees.feature == j))
+        scale[j], written[nodes], n_wrong = _scaled_without_slack(wanted[nodes])
+        if n_wrong:
+            notes += (
+                f"{n_wrong} thresholds of {form.names[j]!r} are off by rounding, as Solr adds "
+                "1e-6 to each",
+            )
+    if np.any(scale != 1.0):
+        notes += ("some features are divided by a power of 2, as Solr adds 1e-6 to thresholds",)
+    missing = form.takes_missing and _zero_differs(trees)
+    params: dict[str, Any] = {}
+    if missing:
+        params["isNullSameAsZero"] = False
+        notes += (
+            "missing features need Solr 9.2 or later, and defaultValue NaN in the feature store",
+        )
+    start = 0
+    params["trees"] = []
+    for tree in trees.each():
+        size = len(tree.left)
+        root = _solr_node(tree, 0, form.names, written[start : start + size], missing)
+        params["trees"].append({"weight": "1", "root": root})
+        start += size
+    if form.constant:
+        params["trees"].append({"weight": "1", "root": {"value": repr(form.constant)}})
+    used = np.unique(trees.feature[inner]).tolist() or [0]
+    features = [_solr_feature(form.names[j], 0.0, float(scale[j])) for j in used]
+    return features, params, notes
+
+
+def _zero_differs(trees: Trees) -> bool:
+    """Whether a missing feature ever goes elsewhere than 0 does."""
+    return bool(np.any(~trees.is_leaf & (trees.missing_left != (trees.threshold >= 0.0))))
+
+
+def _scaled_without_slack(wanted: NDArray[np.float32]) -> tuple[float, NDArray[np.float32], int]:
+    """By which power of 2 to divide a feature, its thresholds then, and how many are wrong.
+
+    The larger the numbers, the less 1e-6 matters; mostly the feature may stay as it is.
+    """
+    best = (1.0, wanted - _SLACK, len(wanted))
+    largest = float(np.abs(wanted.astype(np.float64)).max())
+    for power in range(0, -_MOST_HALVINGS, -2):
+        scale = 2.0**power
+        if power and largest / scale > _LARGEST_SCALED:
+            break
+        found, right = _without_slack(wanted, np.float32(scale))
+        n_wrong = int((~right).sum())
+        if n_wrong < best[2]:
+            best = (scale, found, n_wrong)
+        if n_wrong == 0:
+            break
+    return best
+
+
+def _without_slack(
+    wanted: NDArray[np.float32], scale: np.float32
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Numbers that become the scaled ones when Solr has added 1e-6, and which do so exactly.
+
+    Any number between 0 and what is all but 0 serves as well as the latter.
+    """
+    start = wanted / scale - _SLACK
+    candidates = [start]
+    for side in (np.float32(-np.inf), np.float32(np.inf)):
+        one = start
+        for _ in range(2):
+            with np.errstate(over="ignore"):
+                one = np.nextafter(one, side)
+            candidates.append(one)
+    every = np.stack(candidates)
+    with np.errstate(under="ignore"):
+        becomes = (every + _SLACK) * scale
+    nearly = (np.abs(wanted) < _TINY) & (np.abs(becomes) < _TINY)
+    exact = (becomes == wanted) | (nearly & (np.sign(becomes) == np.sign(wanted)))
+    found = np.take_along_axis(every, exact.argmax(axis=0)[None], axis=0)[0]
+    return found, exact.any(axis=0)
+
+
+def _solr_node(
+    tree: Trees, node: int, names: tuple[str, ...], written: Floats | Any, missing: bool
+) -> dict[str, Any]:
+    left, right = int(tree.left[node]), int(tree.right[node])
+    if left < 0:
+        return {"value": repr(float(tree.value[node]))}
+    found: dict[str, Any] = {
+        "feature": names[int(tree.feature[node])],
+        "threshold": repr(float(written[node])),
+    }
+    if missing:
+        found["missing"] = "left" if tree.missing_left[node] else "right"
+    found["left"] = _solr_node(tree, left, names, written, missing)
+    found["right"] = _solr_node(tree, right, names, written, missing)
+    return found
+
+
+# RankLib
+
+
+def write_ranklib(form: Form) -> Written:
+    """A model file of RankLib: coordinate ascent for a linear model, LambdaMART for trees."""
+    if "trees" not in form.parts:
+        return write_ranklib_weights(form)
+    _refuse_both(form, "a RankLib file")
+    trees, notes = spell_out(form.trees)
+    lines = ["## LambdaMART", f"## No. of trees = {len(trees.sizes)}", "", "<ensemble>"]
+    for k, tree in enumerate(trees.each(), start=1):
+        at_most = np.clip(floor_float32(tree.threshold), -LARGEST_FLOAT32, LARGEST_FLOAT32)
+        lines += [f'\t<tree id="{k}" weight="1.0">', "\t\t<split>"]
+        lines += _ranklib_node(tree, 0, at_most.astype(np.float64).tolist(), "\t\t\t")
+        lines += ["\t\t</split>", "\t</tree>"]
+    lines.append("</ensemble>")
+    more = [note_order(form), NOTE_FLOAT32, *notes]
+    if form.constant:
+        more.append(f"the constant {form.constant:g} is left out, which changes no order")
+    if form.takes_missing and _zero_differs(trees):
+        more.append("a missing feature counts as 0 there, and may go another way than here")
+    return "\n".join(lines) + "\n", tuple(more)
+
+
+def _ranklib_node(tree: Trees, node: int, at_most: list[float], tabs: str) -> list[str]:
+    left, right = int(tree.left[node]), int(tree.right[node])
+    if left < 0:
+        return [f"{tabs}<output> {float(tree.value[node])!r} </output>"]
+    lines = [f"{tabs}<feature> {int(tree.feature[node]) + 1} </feature>"]
+    lines.append(f"{tabs}<threshold> {at_most[node]!r} </threshold>")
+    for side, child in (("left", left), ("right", right)):
+        lines.append(f'{tabs}<split pos="{side}">')
+        lines += _ranklib_node(tree, child, at_most, tabs + "\t")
+        lines.append(f"{tabs}</split>")
+    return lines
+
+
+# Vespa
+
+_RANK_FEATURE = re.compile(
+    r"[A-Za-z_]\w*(\([A-Za-z_]\w*(,\s*[A-Za-z_]\w*)*\))?(\.[A-Za-z_]\w*)*", re.ASCII
+)
+_RESERVED = {"if", "in", "true", "false", "min", "max", "isNan", "e", "pi"}
+
+
+def _vespa_names(form: Form) -> tuple[list[str], tuple[str, ...]]:
+    """Names of rank features; those that Vespa would not take are numbered functions."""
+    found, changed, taken = [], [], set(form.names)
+    for j, name in enumerate(form.names):
+        new = name
+        if not _RANK_FEATURE.fullmatch(name) or name in _RESERVED:
+            new = f"feature_{j}"
+            while new in taken:
+                new += "_"
+            taken.add(new)
+            changed.append(f"{name!r} is {new}")
+        found.append(new)
+    notes = ["each name is a rank feature or a function of the rank profile"]
+    if changed:
+        notes.append(f"define functions for names that Vespa does not take: {', '.join(changed)}")
+    if form.takes_missing:
+        notes.append(
+            "a missing feature must be NaN in the rank profile: attributes of float or double "
+            "without a value are, other rank features are 0"
+        )
+    return found, tuple(notes)
+
+
+def write_vespa(form: Form) -> Written:
+    """A ranking expression, for ``expression: file:NAME.expression`` in a rank profile."""
+    names, notes = _vespa_names(form)
+    parts = [repr(float(form.constant))] if form.constant or not form.parts else []
+    for j, weight, shift, missing in zip(*(one.tolist() for one in form.terms), strict=True):
+        value = f"({names[j]} - {_signed(shift)})" if shift else names[j]
+        parts.append(_known(form, names[j], missing, f"{_signed(weight)} * {value}"))
+    for j, low, high, weight, missing in zip(*(one.tolist() for one in form.ramps), strict=True):
+        part = f"({names[j]} - {_signed(low)}) / {_signed(high - low)}"
+        ramp = f"{_signed(weight)} * min(1.0, max(0.0, {part}))"
+        parts.append(_known(form, names[j], missing, ramp))
+    parts += [_condition(tree, names, 0) for tree in form.trees.each()]
+    return " +\n".join(parts) + "\n", notes
+
+
+def _signed(value: float) -> str:
+    return f"({value!r})" if value < 0 else repr(value)
+
+
+def _known(form: Form, name: str, missing: float, part: str) -> str:
+    known = form.takes_missing and missing == missing
+    return f"if (isNan({name}), {missing!r}, {part})" if known else part
+
+
+def _condition(tree: Trees, names: list[str], node: int) -> str:
+    left, right = int(tree.left[node]), int(tree.right[node])
+    if left < 0:
+        return repr(float(tree.value[node]))
+    name, threshold = names[int(tree.feature[node])], _signed(float(finite(tree.threshold[node])))
+    sides = [left, right]
+    test = f"{name} <= {threshold}"
+    if tree.missing_left[node]:  # comparisons with NaN are false
+        sides, test = [right, left], f"{name} > {threshold}"
+    if tree.is_odd[node]:
+        test = f"({test}) && {name} != {_signed(float(tree.special[node]))}"
+    return f"if ({test}, {', '.join(_condition(tree, names, side) for side in sides)})"
+
+
+def write_vespa_xgboost(form: Form) -> Written:
+    """XGBoost's dump in JSON, for ``xgboost("NAME.json")`` in a rank profile."""
+    names, notes = _vespa_names(form)
+    trees, more = _dump(Form(tuple(names), form.constant, trees=form.trees))
+    return _json(trees) + "\n", (*notes, NOTE_FLOAT32, *more)
