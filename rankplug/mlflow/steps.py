@@ -35,7 +35,7 @@ RunStatus: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 _PREFIX = "unsent-"
 _PARENT = "mlflow.parentRunId"
 # These make a run the same as one of another process.
-_STUDY, _TRIAL, _ROLE = "rankplug.study_id", "rankplug.trial", "rankplug.role"
+STUDY, TRIAL, ROLE = "rankplug.study_id", "rankplug.trial", "rankplug.role"
 _DESCRIPTION = "MLmodel"
 
 Id: TypeAlias = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z0-9_/.:-]+$")]
@@ -123,15 +123,15 @@ class CreateRun(_Step):
         to.ids[self.run] = found.info.run_id
         if found.data.tags.get(KEY) == self.run:
             return
-        if _TRIAL in tags and found.info.status != "RUNNING":
+        if TRIAL in tags and found.info.status != "RUNNING":
             to.left.add(self.run)
         else:
             to.client.log_batch(found.info.run_id, tags=[RunTag(*tag) for tag in tags.items()])
 
     def _find(self, to: Delivery, experiment: str) -> Run | None:
         found = to.find_run(experiment, rankplug__key=self.run)
-        if found is None and _STUDY in self.tags:
-            same = {key: self.tags[key] for key in (_STUDY, _TRIAL, _ROLE) if key in self.tags}
+        if found is None and STUDY in self.tags:
+            same = {key: self.tags[key] for key in (STUDY, TRIAL, ROLE) if key in self.tags}
             if len(same) > 1:
                 found = to.find_run(experiment, **same)
         return found

@@ -31,7 +31,7 @@ from optuna.visualization import matplotlib as plots
 
 from rankplug.metrics import parse_metric
 from rankplug.mlflow.run import CHAMPION, TrackedRun, metrics_at
-from rankplug.mlflow.steps import RunStatus
+from rankplug.mlflow.steps import ROLE, STUDY, TRIAL, RunStatus
 from rankplug.mlflow.store import (
     LogGuard,
     Store,
@@ -50,9 +50,6 @@ _STATUS: dict[str, RunStatus] = {
     "failed": "FAILED",
     "killed": "KILLED",
 }
-STUDY_TAG = "rankplug.study_id"
-_ROLE = "rankplug.role"
-_TRIAL = "rankplug.trial"
 _BEST = "rankplug.best"
 _N_TRIALS = "rankplug.n_trials"
 _MODEL = "rankplug.model_of_trial"
@@ -177,7 +174,7 @@ class _StudyLog:
 
     def add(self, trial: TrialRecord) -> None:
         """Log a trial."""
-        tags = {STUDY_TAG: self.info.id, _TRIAL: str(trial.number)}
+        tags = {STUDY: self.info.id, TRIAL: str(trial.number)}
         child = self.run.start_child(f"trial {trial.number}", tags)
         details: dict[str, str] = {"rankplug.state": trial.state}
         if trial.error is not None:
@@ -245,7 +242,7 @@ class _StudyLog:
         """The runs of trials, by number."""
         filter_string = f"tags.`mlflow.parentRunId` = '{self.run.run_id}'"
         runs = self.run.store.search(filter_string)
-        return {int(run.data.tags[_TRIAL]): run for run in runs if _TRIAL in run.data.tags}
+        return {int(run.data.tags[TRIAL]): run for run in runs if TRIAL in run.data.tags}
 
     def _tag(self, name: str) -> str | None:
         tags: dict[str, str] = self.run.store.client.get_run(self.run.run_id).data.tags
@@ -255,7 +252,7 @@ class _StudyLog:
 def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
     """The run that the study has already, which then is put below `parent`, or a new one."""
     store = parent if isinstance(parent, Store) else parent.store
-    found = store.search(f"tags.`{STUDY_TAG}` = '{info.id}' and tags.`{_ROLE}` = 'study'")
+    found = store.search(f"tags.`{STUDY}` = '{info.id}' and tags.`{ROLE}` = 'study'")
     if found:
         run = TrackedRun(store, found[0].info.run_id)
         store.client.update_run(run.run_id, status="RUNNING")
@@ -263,12 +260,12 @@ def _study_run(info: StudyInfo, parent: TrackedRun | Store) -> TrackedRun:
         run.log(tags={**store.tags, **below})
         return run
     if isinstance(parent, TrackedRun):
-        run = parent.start_child(info.name, {STUDY_TAG: info.id, _ROLE: "study"})
+        run = parent.start_child(info.name, {STUDY: info.id, ROLE: "study"})
     else:
         run = TrackedRun.start(store, info.name)
     params = dict(info.setup)
     params |= {f"fixed.{name}": value for name, value in params.pop("params").items()}
-    run.log(params=params, tags={STUDY_TAG: info.id, _ROLE: "study"})
+    run.log(params=params, tags={STUDY: info.id, ROLE: "study"})
     return run
 
 
