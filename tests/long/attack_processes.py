@@ -1,11 +1,12 @@
 """Kill commands, interrupt them, and start them in pairs; look at what they leave.
 
 ``python -m tests.long.attack_processes kills --number 100 --seed 1`` (or ``interrupts``,
-``pairs``). Moments are spread over the first ten seconds of every command. After a kill the same
-command must do its work, and no run in MLflow may stay open; an interrupt must end a command that
-would go on for ever, with 130 or 143 and without a traceback; of two commands that are started
-together each must do its work, or one must be refused with a reason, and a third must find nothing
-broken. What is not so is printed and counted.
+``pairs``). Moments are spread over the first ten seconds of every command, half of them from when
+it has written something: on a busy machine the libraries alone take longer to load. After a kill
+the same command must do its work, and no run in MLflow may stay open; an interrupt must end a
+command that would go on for ever, with 130 or 143 and without a traceback; of two commands that are
+started together each must do its work, or one must be refused with a reason, and a third must find
+nothing broken. What is not so is printed and counted.
 """
 
 from __future__ import annotations
@@ -178,11 +179,21 @@ def signal_after(process: subprocess.Popen[str], seconds: float, number: int) ->
     return peak
 
 
+def wait_for_work(process: subprocess.Popen[str], folder: Path, random_: random.Random) -> None:
+    """Half of the time, wait until the command has written something."""
+    if random_.random() < 0.5:
+        return
+    there, end = set(folder.rglob("*")), time.monotonic() + HANG
+    while set(folder.rglob("*")) == there and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 def kill(folder: Path, number: int, random_: random.Random, seconds: float) -> str:
     """Kill a command and give it again; what is wrong then, or how it went."""
     name = list(AGAIN)[number % len(AGAIN)]
     command, left = AGAIN[name]
     process = start(folder, command)
+    wait_for_work(process, folder, random_)
     peak = signal_after(process, seconds, signal.SIGKILL)
     status, told = finish(process)
     if peak > MEMORY_MB:
@@ -206,6 +217,7 @@ def interrupt(folder: Path, number: int, random_: random.Random, seconds: float)
     """Interrupt a command that would go on for ever."""
     which, command = random_.choice((signal.SIGINT, signal.SIGTERM)), random_.choice(FOREVER)
     process = start(folder, command)
+    wait_for_work(process, folder, random_)
     signal_after(process, seconds, which)
     started = time.monotonic()
     status, told = finish(process)
