@@ -64,7 +64,7 @@ def test_a_column_without_a_value_in_the_test_set_costs_no_figure(tmp_path):
     frame.to_csv(tmp_path / "train.csv", index=False)
     frame.assign(empty=np.nan).to_csv(tmp_path / "test.csv", index=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", RuntimeWarning)
         page = page_of(
             tmp_path,
             "data: {train: train.csv, test: test.csv, label: label, qid: qid}\n"
