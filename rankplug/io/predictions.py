@@ -97,7 +97,7 @@ def predict_file(
         If the data are not valid, or ranks are wanted and a query's rows do not stand together,
         or there are no query ids although the model was trained on several queries.
     ParameterError
-        If `out` does not say what to write.
+        If `out` does not say what to write, or is the file of the data.
     """
     import pyarrow as pa
 
@@ -106,6 +106,8 @@ def predict_file(
     makes_run, ids = is_run(Path(out)), None if ids is None else tables.listed(ids)
     if makes_run and ids is not None and len(ids) != 1:
         raise ParameterError(f"id: a run has one id for each document, not {', '.join(ids)}")
+    if Path(out).exists() and Path(data).exists() and Path(out).samefile(data):
+        raise ParameterError(f"{out}: predictions are not written over their data: name a new file")
     batches = read_batches_for(
         model,
         data,

@@ -332,6 +332,10 @@ def test_ids_that_cannot_be_kept_are_named(named, capsys):
     assert "the output has a column 'score' of its own" in capsys.readouterr().err
     assert cli.main([*command, str(folder / "data.txt"), *out, "--id", "doc"]) == 2
     assert "svmlight text names no columns" in capsys.readouterr().err
+    before = (folder / "data.csv").read_bytes()
+    assert cli.main([*command, str(folder / "data.csv"), "-o", str(folder / "data.csv")]) == 2
+    assert "predictions are not written over their data" in capsys.readouterr().err
+    assert (folder / "data.csv").read_bytes() == before
     out = folder / "out.csv"
     assert not out.exists()
     model = load_model(folder / "model")
