@@ -115,6 +115,45 @@ class TopSplit:
         """Dual numbers (a, b) of problem (11); feasible at the optimum."""
         return np.maximum(-multiplier[: self._m], 0.0), np.maximum(-multiplier[self._m :], 0.0)
 
+    def value(self, x: Vector, Ax: Vector) -> float:
+        """Of problem (13) at the weights of x, with each t_q as in x or at the top."""
+        problem, w = self.problem, x[: self.n_weights]
+        pos, neg = self.scores(x, Ax)
+        t = np.maximum(x[self.n_weights :], problem.tops(neg))
+        y = np.concatenate((problem.of_positives(t) - pos, neg - problem.of_negatives(t)))
+        regulariser = 0.5 * self.lam * float(w @ w) + 0.5 * float(self.lam1 @ t**2)
+        return regulariser + self._value_f2(y)
+
+    def lower_bounds(self, x: Vector, multiplier: Vector) -> tuple[float, float]:
+        """Certified lower bounds of the minima of (11) and of (13); one pass over the features.
+
+        The multipliers of negatives are rescaled in each query, for (11) to the sum of those of the
+        positives, for (13) to what t_q is optimal for.
+        """
+        problem = self.problem
+        self.n_passes += 1
+        a, b = self.dual_point(multiplier)
+        scale = problem.matching_scale(a, b)
+        of_11 = problem.of_positives(scale) > 0
+        combined = problem.combination(np.where(of_11, a, 0.0), b * problem.of_negatives(scale))
+        bound = problem.dual_value(self.lam, np.where(of_11, a, 0.0), combined)
+        # For (13), g itself, but with the sum by which t_q is optimal.
+        positive = np.maximum(multiplier[self._m :], 0.0)
+        wanted = problem.sum_negatives(positive) - problem.sum_positives(multiplier[: self._m])
+        wanted = np.maximum(wanted + self.lam1 * x[self.n_weights :], 0.0)
+        own = problem.sum_negatives(b)
+        scale = np.divide(wanted, own, where=own > 0, out=np.zeros_like(own))
+        g_neg = positive - b * problem.of_negatives(scale)
+        g = np.concatenate((multiplier[: self._m], g_neg))
+        y, of_x = self.argmin_y_linear(g), self.transposed(g)
+        w_part, t_part = of_x[: self.n_weights], of_x[self.n_weights :]
+        of_13 = self._value_f2(y) + float(g @ y) - 0.5 * float(w_part @ w_part) / self.lam
+        return bound, of_13 - 0.5 * float(np.sum(t_part**2 / self.lam1))
+
+    def _value_f2(self, y: Vector) -> float:
+        slack = np.maximum(0.0, 1.0 + y[: self._m])
+        return float(self.problem.weight @ slack**2) + 0.5 * float(self.lam2 @ y**2)
+
     def norm(self) -> float:
         """Largest singular value of A, from below, by the power method."""
         v = np.ones(self._n_rows)

@@ -15,15 +15,18 @@ where ADMM goes on with ``g^ = g, y^ = y`` and A2DM2 extrapolates as Nesterov do
 
 with t = 1 at first and ``t+ = (1 + sqrt(1 + 4 t^2)) / 2`` the next one.
 
-"a2dm2-restart" goes on as ADMM, from t = 1, whenever the combined residual ``m = |g - g^|^2 / rho +
-rho |B (y - y^)|^2`` is above eta times that of the iteration before. An iteration is compared only
-with one after which there was no restart: otherwise one restart would lead to the next, and the
-method to plain ADMM.
+"a2dm2-restart" watches the combined residual ``m = |g - g^|^2 / rho + rho |B (y - y^)|^2``. An
+iteration with one above eta times the last one's is dropped: the next starts from the one before,
+with t = 1, as ADMM, under which m never rises. Any rho will do. Its y^ goes as far beyond y as g^
+beyond g, which is the minimiser above where f2 is quadratic, and not far off where f2 is hardly
+curved. "guarded" is the same, but restarts only where m is `_RUNAWAY` times the lowest since the
+last restart, from where that was.
 
 References
 ----------
 .. [1] Kadkhodaie, Christakopoulou, Sanjabi and Banerjee, "Accelerated alternating direction
-   method of multipliers", KDD 2015.
+   method of multipliers", KDD 2015; Goldstein, O'Donoghue, Setzer and Baraniuk, "Fast alternating
+   direction optimization methods", SIAM J. Imaging Sciences 7 (2014), for the restarts.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ from rankplug.exceptions import ConvergenceWarning, warn_caller
 from rankplug.optim.bracket import Vector
 
 Variant: TypeAlias = Literal["admm", "a2dm2", "a2dm2-restart"]
+
+_RUNAWAY = 3.0  # a combined residual so much above the lowest one says that momentum leads astray
 
 
 class SplitProblem(Protocol):
@@ -92,7 +97,7 @@ class Iterate:
 
 def splitting(
     problem: SplitProblem,
-    variant: Variant,
+    variant: Variant | Literal["guarded"],
     rho: float,
     *,
     y: Vector,
@@ -105,9 +110,9 @@ def splitting(
     Parameters
     ----------
     problem : SplitProblem
-    variant : "admm", "a2dm2" or "a2dm2-restart"
+    variant : "admm", "a2dm2", "a2dm2-restart" or "guarded"
     rho : float
-        Step length; see `safe_step` for the accelerated variants.
+        Step length; see `safe_step` for "a2dm2".
     y, multiplier : float64 arrays
         Where to start.
     eta : float
@@ -116,8 +121,8 @@ def splitting(
         Other than 1: ``A x`` is replaced by ``relaxation A x - (1 - relaxation) (B y^ - c)`` in
         the second and third step.
     """
-    ahead, y_ahead = multiplier, y
-    t, last_combined, n_iter = 1.0, math.inf, 0
+    ahead, y_ahead, back = multiplier, y, (y, multiplier)
+    t, limit, n_iter = 1.0, math.inf, 0
     while True:
         n_iter += 1
         By_ahead = problem.map_y(y_ahead)
@@ -126,22 +131,30 @@ def splitting(
         relaxed = Ax
         if relaxation != 1.0:
             relaxed = relaxation * Ax - (1.0 - relaxation) * (By_ahead - problem.c)
-        y = problem.argmin_y(problem.c - relaxed - ahead / rho, rho)
-        By = problem.map_y(y)
-        before, multiplier = multiplier, ahead + rho * (relaxed + By - problem.c)
+        y_new = problem.argmin_y(problem.c - relaxed - ahead / rho, rho)
+        By = problem.map_y(y_new)
+        new = ahead + rho * (relaxed + By - problem.c)
         change = float(np.linalg.norm(By - By_ahead))
-        combined = float(np.sum((multiplier - ahead) ** 2)) / rho + rho * change**2
-        restarted = variant == "a2dm2-restart" and combined > eta * last_combined
+        combined = float(np.sum((new - ahead) ** 2)) / rho + rho * change**2
+        restarted = variant in ("a2dm2-restart", "guarded") and combined > limit
         primal_residual = float(np.linalg.norm(Ax + By - problem.c))
-        yield Iterate(n_iter, x, y, multiplier, Ax, primal_residual, rho * change, restarted)
-        if variant == "admm" or restarted:
-            t, last_combined = 1.0, math.inf
-            ahead, y_ahead = multiplier, y
+        yield Iterate(n_iter, x, y_new, new, Ax, primal_residual, rho * change, restarted)
+        if restarted:
+            y, multiplier = back
+            ahead, y_ahead, t = multiplier, y, 1.0
+            limit = limit / eta if variant == "a2dm2-restart" else math.inf
             continue
-        last_combined = combined
+        y_before, before, y, multiplier = y, multiplier, y_new, new
+        if variant == "a2dm2-restart" or _RUNAWAY * combined < limit:
+            back = y, multiplier
+            limit = combined * (eta if variant == "a2dm2-restart" else _RUNAWAY)
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
-        ahead = multiplier + (t - 1.0) / following * (multiplier - before)
-        y_ahead = problem.argmin_y_linear(ahead)
+        momentum = 0.0 if variant == "admm" else (t - 1.0) / following
+        ahead = multiplier + momentum * (multiplier - before)
+        if variant == "a2dm2":
+            y_ahead = problem.argmin_y_linear(ahead)
+        else:
+            y_ahead = y + momentum * (y - y_before)
         t = following
 
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, get_args
+from typing import Annotated, Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 from typing_extensions import override
@@ -263,9 +263,6 @@ class TopSolver(Solver):
         duality_gap=True,
         one_query=True,
     )
-    _near_one: ClassVar[float] = 1.0
-    """Times `tol`: how close to 1 a lower bound says that no w is better than 0."""
-
     lam: Positive = field(default=0.01, kw_only=False)
     tol: Positive = 1e-6
     max_iter: Count = 10_000
@@ -303,9 +300,9 @@ class TopSolver(Solver):
         """The certificate decides: whether no w beats w = 0 by more than the tolerance."""
         assert result.objective is not None
         assert result.duality_gap is not None
-        tol, top_k = self._near_one * self.tol, self._top_k()
+        tol, top_k = self.tol, self._top_k()
         if result.objective - result.duality_gap < 1.0 - tol:
-            return None
+            return super()._explain_vanishing(result, monitor, data)
         remedy = "solver 'toppush' with top_k > 1" if top_k is None else f"top_k > {top_k}"
         return (
             f"the optimum is w = 0 (or as good as that, within tol={tol:g}), which ranks nothing. "

@@ -6,6 +6,8 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from scipy import optimize, sparse
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import maxabs_scale
 
 import rankplug
 from rankplug.data import RankingData
@@ -256,14 +258,43 @@ def test_defaults_are_close_to_the_optimum_of_problem_11(lam, scope):
     assert result.objective == pytest.approx(problem.value_at(lam, result.model.coef))
 
 
-def test_the_theorems_step_is_the_default_of_accelerated_variants():
+def test_the_theorems_step_bounds_that_of_the_papers_variant():
     data = made_data()
     params = {"variant": "a2dm2", "lam1": 0.1, "lam2": 0.1}
-    bound = solve(data, **params).history[0]["rho"]
+    bound = solve(data, **params, rho=1e3, clamp=True).history[0]["rho"]
     with pytest.warns(ConvergenceWarning, match="10 times the largest step"):
         solve(data, **params, rho=10 * bound)
-    clamped = solve(data, **params, rho=10 * bound, clamp=True)
-    assert clamped.history[0]["rho"] == pytest.approx(bound)
+    restarting = solve(data, **{**params, "variant": "a2dm2-restart"}, rho=1e3 * bound)
+    assert restarting.status == "converged"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_all_variants_solve_by_default(variant):
+    """Their minimum is 0.36387; with a step that the theorem allows they would not leave w = 0."""
+    X, y = load_breast_cancer(return_X_y=True)
+    result = solve(RankingData.from_arrays(maxabs_scale(X), y), 0.01, variant=variant)
+    assert result.status == "converged"
+    assert result.n_iter < 1000
+    assert result.objective == pytest.approx(0.36387, rel=1e-3)
+
+
+def test_the_solution_of_its_own_problem_is_returned():
+    """Where lam1 and lam2 are as large as the paper's, it may be no better than w = 0 for (11)."""
+    data = made_data(4)
+    result = solve(data, 0.01, lam1=0.1, lam2=0.1, rho=0.01, tol=1e-5)
+    assert result.status == "converged"
+    problem = TopSplit(make_top_problem(data, None, "per-query"), 0.01, 0.1, 0.1)
+    w = result.model.coef
+    pos, neg = problem.problem.scores(w)
+
+    def value(t):
+        b, s = problem.problem.of_positives(t) - pos, neg - problem.problem.of_negatives(t)
+        return problem.value(np.concatenate((w, t)), np.concatenate((b, -s)))
+
+    tops = problem.problem.tops(neg)
+    best = min(value(tops + shift) for shift in np.linspace(0, 1, 50))
+    assert best < 1.0
+    assert np.abs(w).max() > 0.01
 
 
 def test_divergence_is_an_error_that_names_the_remedy():
