@@ -250,7 +250,7 @@ def test_data_lost_with_all_workers_are_sent_again(client):
     class Restart(TuneObserver):
         def trial_started(self, number, params):
             if number == 2:
-                client.restart()
+                client.restart(wait_for_workers=False)  # the study itself waits for them
 
     options = {"space": ANGLES, "sampler": "random", "pruner": None}
     result = on_cluster(client, Direction(), observer=Restart(), n_jobs=1, **options)
