@@ -15,7 +15,6 @@ from rankplug.estimators.answers import split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
 from rankplug.exceptions import DataError, DataWarning, ParameterError, warn_caller
-from rankplug.exchange import export
 from rankplug.explain import (
     ModelExplanation,
     PairExplanation,
@@ -403,6 +402,8 @@ class Ranker(SolverEstimator):
         ParameterError
             If the format cannot say what the model computes.
         """
+        from rankplug.exchange import export
+
         check_is_fitted(self)
         return export(self.model_, file, to)
 

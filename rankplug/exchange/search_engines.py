@@ -134,7 +134,7 @@ def _dump_tree(tree: Trees, names: tuple[str, ...]) -> dict[str, Any]:
 # Solr
 
 _SLACK = np.float32(1e-6)
-_TINY = 1e-35  # below which no feature is but 0; LightGBM has the same limit
+_TINY = 1e-34  # below which no feature is but 0: LightGBM splits at 1e-35 to tell zeros
 _MOST_HALVINGS = 120  # of single precision, which ends at 2^-126
 _LARGEST_SCALED = 2.0**100  # of thresholds: features may be larger
 _LTR = "org.apache.solr.ltr"
@@ -213,16 +213,17 @@ def _scaled_without_slack(wanted: NDArray[np.float32]) -> tuple[float, NDArray[n
 
     The larger the numbers, the less 1e-6 matters; mostly the feature may stay as it is.
     """
-    best = (1.0, wanted - _SLACK, len(wanted))
-    largest = float(np.abs(wanted.astype(np.float64)).max())
+    ends = np.abs(wanted) >= LARGEST_FLOAT32  # where all rows go one way, at any scale
+    best = (1.0, np.where(ends, wanted, wanted - _SLACK), len(wanted))
+    largest = float(np.abs(wanted[~ends].astype(np.float64)).max(initial=0.0))
     for power in range(0, -_MOST_HALVINGS, -2):
         scale = 2.0**power
         if power and largest / scale > _LARGEST_SCALED:
             break
-        found, right = _without_slack(wanted, np.float32(scale))
+        found, right = _without_slack(np.where(ends, np.float32(0), wanted), np.float32(scale))
         n_wrong = int((~right).sum())
         if n_wrong < best[2]:
-            best = (scale, found, n_wrong)
+            best = (scale, np.where(ends, wanted, found), n_wrong)
         if n_wrong == 0:
             break
     return best

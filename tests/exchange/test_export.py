@@ -325,6 +325,27 @@ def test_thresholds_behind_scaling_are_exact():
     assert np.all((scale(np.nextafter(found, np.inf)) > thresholds)[last])
 
 
+def test_thresholds_that_solr_moves(tmp_path):
+    """It adds 1e-6 to each: those near 0 beside others, and one that all rows pass."""
+    threshold = np.array([-1e-35, 1e-30, 0.35, -0.35, 0.0, 1e-35, 7.0, np.inf])
+    n = len(threshold)
+    arrays = TreeArrays(
+        np.full(n, 3),
+        np.tile([1, -1, -1], n),
+        np.tile([2, -1, -1], n),
+        np.zeros(3 * n, dtype=np.int64),
+        np.ravel(np.column_stack([threshold, np.zeros((n, 2))])),
+        np.ravel(np.column_stack([np.zeros(n), 2.0 ** np.arange(n), np.zeros(n)])),
+    )
+    model = TreeEnsemble(arrays, 1)
+    X = np.array([-3.0, -0.35, -0.34, -1e-30, 0.0, 1e-31, 1e-30, 2e-30, 0.35, 0.36, 7.0, 1e7])
+    X = X.astype(np.float32).astype(np.float64)[:, None]
+    notes = export(model, tmp_path / "solr", "solr-ltr")
+    found = EVALUATORS["solr-ltr"]((tmp_path / "solr").read_text(), X, ["x0"])
+    assert np.allclose(found, model.predict(X))
+    assert any("power of 2" in note for note in notes)
+
+
 def test_deep_trees(tmp_path):
     """A chain of splits, deeper than recursion and parsers go; right of each is its leaf."""
     depth = 3000
