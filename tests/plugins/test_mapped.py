@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import rankplug
 import rankplug.cli
-from rankplug.data import JoinedMatrix, RankingData
+from rankplug.data import JoinedMatrix, LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, DataWarning, ParameterError
 from rankplug.maps import MappedModel, make_map
 from rankplug.solver import path
@@ -71,6 +71,32 @@ def test_every_map_under_every_exact_solver(data, solver, name):
     assert isinstance(result.model, MappedModel)
     assert result.duality_gap is not None
     assert np.isfinite(result.model.predict(some.X)).all()
+
+
+@pytest.mark.parametrize("solver", ["tree-tron", "cutting-plane", "larank", "sopopo"])
+def test_every_map_serves_labels_under_the_solvers_that_rank_them(data, solver, tmp_path):
+    X = data.X[:30]
+    labels = LabelRankingData.from_arrays(X, np.column_stack([X[:, 0], X[:, 1] ** 2, X[:, 2]]))
+    for name, params in (
+        ("leaves", {"n_estimators": 3}),
+        ("splines", {}),
+        ("nystroem", {"n_components": 5}),
+        ("fourier", {"n_components": 5}),
+        ("identity", {}),
+    ):
+        found = mapped(map={name: params}, solver=solver, C=1.0).solve(labels, random_state=0)
+        assert found.duality_gap is not None
+        found.model.save(tmp_path / name)
+        scores = rankplug.load_model(tmp_path / name).predict(X)
+        assert scores.shape == (30, 3)
+        np.testing.assert_array_equal(scores, found.model.predict(X))
+
+
+@pytest.mark.parametrize("solver", ["toppush", "a2dm2"])
+def test_solvers_that_rank_no_labels_refuse_them_under_a_map_as_well(data, solver):
+    labels = LabelRankingData.from_arrays(data.X[:30], data.X[:30])
+    with pytest.raises(ParameterError, match=f"'{solver}' solves query-document, not label"):
+        mapped(map="splines", solver=solver).solve(labels)
 
 
 def test_the_problem_is_that_of_the_solver_on_the_columns(data):
