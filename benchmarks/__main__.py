@@ -25,6 +25,8 @@ _MODULES = {
     "levels": "versus",
     "l1": "l1",
     "l1_rows": "l1",
+    "leaves": "leaves",
+    "housing": "leaves",
     "label_ranking": "label_ranking",
     "interior_point": "label_ranking",
     "phase_transition": "label_ranking",

@@ -167,7 +167,7 @@ def _draws(entrant: Entrant, fold: Fold, n_trials: int, seed: int) -> list[dict[
     from optuna.samplers import RandomSampler
 
     logging.set_verbosity(logging.WARNING)
-    space = rankplug.make_solver(entrant.solver).search_space(fold.train)
+    space = rankplug.make_solver(entrant.solver, **entrant.fixed).tuning_space(fold.train)
     space = {k: v for k, v in space.items() if k not in (*entrant.fixed, "n_estimators")}
     study = create_study(sampler=RandomSampler(seed=seed))
     return [study.ask(space).params for _ in range(n_trials if space else 1)]
