@@ -21,11 +21,10 @@ from rankplug_plugins.a2dm2.split import TopSplit
 _Status: TypeAlias = Literal["converged", "max_iter", "stopped"]
 
 _BOUND_EVERY = 10  # iterations: a lower bound of (11) takes a pass over the features
-_REGULARISATION = 3e-3  # lam1 and lam2 times rows over lam: the optimum of (11) hardly moves
+_REGULARISATION = 3e-2  # lam1 and lam2 times rows over lam: the optimum of (11) hardly moves
 _STEP = 100.0  # rho over the curvature of the loss, 2 over the number of positives
 _FIRST_REVIEW = 25  # iterations before rho is balanced first
 _LATER = 1.3  # times the iterations before a balance until the next one
-_PRIMAL_FIRST = 5.0  # times the dual residual: the value waits for the primal one
 _MOST_CHANGE = 10.0  # of rho at once
 
 
@@ -47,7 +46,7 @@ class A2dm2TopPush(TopSolver):
     variant : "admm", "a2dm2" or "a2dm2-restart"
         Plain (default), extrapolated multipliers, or those with restarts.
     lam1, lam2 : float, optional
-        By default 3e-3 lam over the number of rows used, so that the optimum of (11) hardly
+        By default 0.03 lam over the number of rows used, so that the optimum of (11) hardly
         changes; the paper's 0.01 changes it a lot.
     rho : float, optional
         Step length. By default ``200 / number of positives`` at first, which balances both
@@ -218,7 +217,7 @@ class _Run:
         """The factor for rho that would make both residuals alike, within bounds."""
         primal, dual = self._residuals(step)
         tiny = sys.float_info.min
-        ratio = _PRIMAL_FIRST * max(primal, tiny) / max(dual, tiny)
+        ratio = max(primal, tiny) / max(dual, tiny)
         return min(max(math.sqrt(ratio), 1.0 / _MOST_CHANGE), _MOST_CHANGE)
 
     def _look_at(self, step: Iterate) -> float:
