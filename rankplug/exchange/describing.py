@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,12 @@ def describe(model: Model) -> Form:
         notes += ("the model knows no names of its features: they are called x0, x1, ...",)
     else:
         form = replace(form, names=tuple(names))
+    twice = [name for name, count in Counter(form.names).items() if count > 1]
+    if twice:
+        raise ParameterError(
+            f"several features are called {twice[0]!r}, which files that name features cannot tell "
+            "apart: give them names of their own"
+        )
     if model.categories:
         first = form.names[min(model.categories)]
         raise ParameterError(

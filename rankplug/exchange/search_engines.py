@@ -372,7 +372,7 @@ def _condition(tree: Trees, names: list[str], node: int) -> str:
     if tree.missing_left[node]:  # comparisons with NaN are false
         sides, test = [right, left], f"{name} > {threshold}"
     if tree.is_odd[node]:
-        test = f"({test}) && {name} != {_signed(float(tree.special[node]))}"
+        test = f"({test}) && ({name} != {_signed(float(tree.special[node]))})"
     return f"if ({test}, {', '.join(_condition(tree, names, side) for side in sides)})"
 
 

@@ -268,8 +268,9 @@ def custom_kernel(A, B):
         (lambda: KernelModel(Kernel(custom_kernel), SUPPORT, DUAL), "kernel function of your own"),
         (lambda: pipeline(PolynomialFeatures()), r"'polynomialfeatures' \(PolynomialFeatures\)"),
         (lambda: pipeline(MinMaxScaler(clip=True)), "'minmaxscaler'"),
+        (lambda: LinearModel(COEF[:2], ["a", "a"]), "several features are called 'a'"),
     ],
-    ids=["labels", "kernel", "step", "clip"],
+    ids=["labels", "kernel", "step", "clip", "names"],
 )
 def test_what_has_no_form_says_which_part(make, message, tmp_path):
     model = make()
