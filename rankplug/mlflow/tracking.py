@@ -302,11 +302,12 @@ class MlflowObserver(Observer):
         self._at_work.close()
         client = self._spooling
         if client is not None and not client.settle():
-            refused = client.refused
-            why = f", {len(refused)} of them as the server refuses them ({refused[0]})"
+            refused, why = client.refused, ""
+            if refused:
+                why = f", {len(refused)} of them as the server refuses them ({refused[0]})"
             warn_plainly(
                 f"the MLflow run at {self.tracking_uri} is incomplete: {client.n_unsent} calls are "
-                f"kept in {self.output}{why if refused else ''}: 'rankplug track "
+                f"kept in {self.output}{why}: 'rankplug track "
                 f"{shlex.quote(str(self.output))}' sends them when the server answers"
             )
 

@@ -274,6 +274,18 @@ def test_every_refusal_is_told_and_the_last_warning_says_why(tmp_path, empty_sto
     client = SpoolingClient(uri, tmp_path, told.append)
     run = client.create_run("0").info.run_id
     log_batch = MlflowClient.log_batch
+    observer = MlflowObserver(tmp_path, uri)
+    observer._spooling = client
+
+    def silent(*_, **__):
+        raise ConnectionError("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "search_experiments", silent)
+        client.fall(ConnectionError("gone"))
+        client.set_tag(run, "c", "1")
+        with pytest.warns(RuntimeWarning, match="1 calls are kept in .*: 'rankplug track"):
+            observer._finish()  # nothing is refused
 
     def picky(self, run_id, metrics=(), params=(), tags=(), **kwargs):
         for tag in tags:
@@ -290,8 +302,6 @@ def test_every_refusal_is_told_and_the_last_warning_says_why(tmp_path, empty_sto
         assert not client.settle()
         assert f"the tracking server refuses what was kept: log_batch: no {key}" in told
     assert client.refused == ["log_batch: no b"]
-    observer = MlflowObserver(tmp_path, uri)
-    observer._spooling = client
     with pytest.warns(RuntimeWarning, match=r"1 of them as the server refuses .*\(.*: no b\)"):
         observer._finish()
     with pytest.warns(RuntimeWarning, match="kept is sent: log_batch: no b"):
