@@ -21,6 +21,8 @@ ScheduleName: TypeAlias = Literal["adaptive", "cyclic"]
 
 _MOST_EPOCHS = 1000  # the default's meaning of "until converged"
 _SHRUNK = 0.1  # of the mean gap: below it the cyclic schedule passes over a pattern for an epoch
+_PATIENCE = 100  # epochs of the cyclic schedule, after which it should have closed the gap by
+_PROGRESS = 0.5  # half of it
 _MOST_SWEEPS = 10  # over the others in one epoch, as their gaps grow old
 
 
@@ -56,7 +58,8 @@ class LaRank(KernelSolver):
         vectors, as often as they raise the dual objective for their work. The work is counted in
         scores, not timed, so the same seed gives the same model. "cyclic" visits all patterns in
         turn, later only those that contribute to the duality gap, and takes a few steps each; it
-        is the better one for a small `tol`.
+        is the better one for a small `tol`. Where 100 such epochs leave more than half of the gap,
+        as with a huge C, epochs of "adaptive" follow.
     cache_mb : float, default=500
         Memory for rows of the kernel matrix; those of the largest query have room in any case.
         The linear kernel needs none: its weights are explicit.
@@ -220,9 +223,12 @@ class _Ascent:
         )
 
     def _ascend(self, tol: float, most_epochs: int, monitor: Monitor) -> tuple[int, Status]:
-        visit = self._schedule.cyclic if self._is_cyclic else self._schedule.adaptive
+        gaps: list[float] = []
         for n_epochs in range(1, most_epochs + 1):
             steps = self._schedule.n_steps
+            stuck = len(gaps) > _PATIENCE and gaps[-1] > _PROGRESS * gaps[-1 - _PATIENCE]
+            turns = self._is_cyclic and not stuck
+            visit = self._schedule.cyclic if turns else self._schedule.adaptive
             for order in self._draw_orders():
                 self._weights.epoch(visit, order, self._gap_of)
             if self._schedule.n_steps == steps:  # by chance, if the schedule is the adaptive one
@@ -232,6 +238,7 @@ class _Ascent:
                 self._certified = False
                 return n_epochs, "stopped"
             self._evaluate()
+            gaps.append(self._gap)
             go_on = monitor.report(n_epochs, model=self._weights.model, **self._collect_numbers())
             if self._gap <= tol * self._primal:
                 return n_epochs, "converged"

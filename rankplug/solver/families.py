@@ -89,7 +89,8 @@ class LinearPathSolver(Solver):
         from the Hessian products of earlier steps.
     reduction : "sum", "mean" or "query-mean"
         ``c_q``: 1; 1 / number of pairs; or 1 / (pairs of the query * queries with pairs), each
-        times the query's weight.
+        times the query's weight. The numbers of all pairs and of queries are weighted, too: a query
+        of weight 2 counts as two of them.
     n_threads : int, optional
         Threads for large data, by default all cores this process may use. The result does not
         depend on it.
