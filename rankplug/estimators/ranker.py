@@ -384,28 +384,9 @@ class Ranker(SolverEstimator):
         return mean_of_defined(values, data.weights, NO_RELEVANT_ROW)
 
     def export(self, file: str | os.PathLike[str], to: str) -> list[str]:
-        """Write the trained model in the format of another system; see `rankplug.exchange`.
-
-        Parameters
-        ----------
-        file : path
-        to : str
-            One of `rankplug.exchange.list_formats`, such as "elasticsearch-ltr" or "onnx".
-
-        Returns
-        -------
-        list of str
-            What the format cannot say, or who uses the file should know.
-
-        Raises
-        ------
-        ParameterError
-            If the format cannot say what the model computes.
-        """
-        from rankplug.exchange import export
-
+        """Write the trained model in the format of another system; see `Model.export`."""
         check_is_fitted(self)
-        return export(self.model_, file, to)
+        return self.model_.export(file, to)
 
     def _data(
         self, X: Any, y: Any, qid: ArrayLike | None, *, like: Any = None, **given: Any

@@ -6,9 +6,11 @@ its data. Nothing is pickled.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -143,6 +145,30 @@ class Model(ABC):
     def _contributions(self, X: Any) -> Contributions | None:
         """What the features of valid rows add to the scores, if the form of the model tells."""
         return None
+
+    def export(self, file: str | os.PathLike[str], to: str) -> list[str]:
+        """Write the model in the format of another system; see `rankplug.exchange`.
+
+        Parameters
+        ----------
+        file : path
+            Appears whole or not at all; an earlier one of that name is replaced.
+        to : str
+            One of `rankplug.exchange.list_formats`, such as "elasticsearch-ltr" or "onnx".
+
+        Returns
+        -------
+        list of str
+            What the format cannot say, or who uses the file should know.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such format, or it cannot say what the model computes.
+        """
+        # By its name: writers know all kinds of models, which know none of them.
+        notes: list[str] = import_module("rankplug.exchange").export(self, file, to)
+        return notes
 
     def feature_importances(self) -> NDArray[np.float64] | None:
         """How much each feature counts, >= 0; None if the model does not tell.

@@ -224,7 +224,7 @@ def test_scores_and_order(kind, name, tmp_path):
 @pytest.mark.parametrize("name", sorted(ALL))
 @pytest.mark.parametrize("data_set", ["letor4_mq2008", "letor3_ohsumed"])
 def test_public_data(data_folder, data_set, name, tmp_path):
-    """The first 200 rows, by a linear model behind scaling and by trees that know no zeros."""
+    """The first 200 rows, by a linear model and by trees to which zeros are missing."""
     data = rankplug.read_data(data_folder / data_set / "S1.txt.gz").take_queries(np.arange(8))
     X = np.asarray(data.X)[:200]
     models = {
@@ -238,7 +238,7 @@ def test_public_data(data_folder, data_set, name, tmp_path):
         if name not in (LINEAR if kind == "linear" else TREES):
             continue
         model.feature_names = names
-        notes = export(model, tmp_path / kind, name)
+        notes = model.export(tmp_path / kind, to=name)
         content = (tmp_path / kind).read_bytes()
         content = content if name == "onnx" else content.decode()
         more = {"missing": 0.0} if name == "xgboost" else {}
