@@ -12,7 +12,8 @@ from rankplug.cli.shared import command_parser
 _EXPORT_HELP = """\
 formats:
   elasticsearch-ltr, opensearch-ltr, solr-ltr   models of linear terms, or of trees
-  vespa, vespa-xgboost                          a ranking expression; trees for xgboost()
+  vespa                                         a ranking expression
+  vespa-xgboost, vespa-lightgbm                 trees for xgboost() and lightgbm()
   ranklib, liblinear, svmrank                   model files of these programs
   xgboost, lightgbm                             trees, as these libraries read them
   onnx                                          a graph for onnxruntime

@@ -33,9 +33,8 @@ from rankplug.exchange.search_engines import (
     write_opensearch,
     write_ranklib,
     write_solr,
-    write_vespa,
-    write_vespa_xgboost,
 )
+from rankplug.exchange.vespa import write_vespa, write_vespa_lightgbm, write_vespa_xgboost
 from rankplug.exchange.weights import (
     Read,
     read_liblinear,
@@ -141,6 +140,12 @@ _FORMATS: Mapping[str, _Format] = {
             read=_of_text(read_svmrank),
         ),
         _Format("vespa", "a ranking expression of Vespa's", _CODE, write_vespa),
+        _Format(
+            "vespa-lightgbm",
+            "trees as Vespa's lightgbm() reads them",
+            (_TREES,),
+            write_vespa_lightgbm,
+        ),
         _Format(
             "vespa-xgboost", "trees as Vespa's xgboost() reads them", (_TREES,), write_vespa_xgboost
         ),

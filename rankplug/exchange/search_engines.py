@@ -1,4 +1,4 @@
-"""Models as search engines take them: Elasticsearch, OpenSearch, Solr, Vespa and RankLib's trees.
+"""Models as search engines take them: Elasticsearch, OpenSearch, Solr and RankLib's trees.
 
 What the writers rest on is what the parsers of these versions take:
 
@@ -12,16 +12,12 @@ What the writers rest on is what the parsers of these versions take:
 * Solr 6.4 to 9: ``LinearModel`` and ``MultipleAdditiveTreesModel``, "at most" goes left, all in
   single precision, and 1e-6 is added to each threshold. ``isNullSameAsZero: false`` and a node's
   ``missing`` came with 9.2 (SOLR-16596); they are written only where they are needed.
-* Vespa 8: a ranking expression in double precision, in which comparisons with NaN are false; and
-  XGBoost's dump in JSON, whose thresholds it rounds to single precision, and whose ``missing`` it
-  follows. (Vespa's import of LightGBM's dumps takes "less than" for LightGBM's "at most".)
 * RankLib 2.x: the ``ensemble`` of LambdaMART, "at most" goes left, in single precision.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -29,7 +25,7 @@ from numpy.typing import NDArray
 
 from rankplug.exceptions import ParameterError
 from rankplug.exchange.boosters import NOTE_FLOAT32
-from rankplug.exchange.floats import LARGEST_FLOAT32, finite, floor_float32, less_than_float32
+from rankplug.exchange.floats import LARGEST_FLOAT32, floor_float32, less_than_float32
 from rankplug.exchange.form import Floats, Form, Trees
 from rankplug.exchange.spelling import spell_out
 from rankplug.exchange.weights import Written, note_missing, note_order, write_ranklib_weights
@@ -52,18 +48,18 @@ def _ltr(form: Form, before: str) -> Written:
     notes: tuple[str, ...]
     if "trees" in form.parts:
         _refuse_both(form, "this format")
-        trees, notes = _dump(form)
-        model = {"type": "model/xgboost+json", "definition": _json(trees)}
+        trees, notes = dump_trees(form)
+        model = {"type": "model/xgboost+json", "definition": write_json(trees)}
         notes = (NOTE_FLOAT32, *notes, *((before,) if form.takes_missing else ()))
     else:
         weights, shifts, notes = _shifted(form)
-        model = {"type": "model/linear", "definition": _json(weights)}
+        model = {"type": "model/linear", "definition": write_json(weights)}
         if shifts:
             model["feature_normalizers"] = {
                 name: {"standard": {"mean": mean, "standard_deviation": 1.0}}
                 for name, mean in shifts.items()
             }
-    return _json({"model": {"name": "model", "model": model}}) + "\n", (_FEATURES, *notes)
+    return write_json({"model": {"name": "model", "model": model}}) + "\n", (_FEATURES, *notes)
 
 
 def _refuse_both(form: Form, what: str) -> None:
@@ -94,14 +90,15 @@ def _shifted(form: Form) -> tuple[dict[str, float], dict[str, float], tuple[str,
     return shown, shifts, (*notes, *note_missing(form, missing))
 
 
-def _json(content: Any) -> str:
+def write_json(content: Any) -> str:
+    """JSON in which names are as they are."""
     return json.dumps(content, ensure_ascii=False)
 
 
 # XGBoost's dump, which several engines read
 
 
-def _dump(form: Form) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def dump_trees(form: Form) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The trees as `Booster.get_dump` has them; a constant is a tree of one leaf."""
     trees, notes = spell_out(form.trees)
     found = [_dump_tree(tree, form.names) for tree in trees.each()]
@@ -305,79 +302,3 @@ def _ranklib_node(tree: Trees, node: int, at_most: list[float], tabs: str) -> li
         lines += _ranklib_node(tree, child, at_most, tabs + "\t")
         lines.append(f"{tabs}</split>")
     return lines
-
-
-# Vespa
-
-_RANK_FEATURE = re.compile(
-    r"[A-Za-z_]\w*(\([A-Za-z_]\w*(,\s*[A-Za-z_]\w*)*\))?(\.[A-Za-z_]\w*)*", re.ASCII
-)
-_RESERVED = {"if", "in", "true", "false", "min", "max", "isNan", "e", "pi"}
-
-
-def _vespa_names(form: Form) -> tuple[list[str], tuple[str, ...]]:
-    """Names of rank features; those that Vespa would not take are numbered functions."""
-    found, changed, taken = [], [], set(form.names)
-    for j, name in enumerate(form.names):
-        new = name
-        if not _RANK_FEATURE.fullmatch(name) or name in _RESERVED:
-            new = f"feature_{j}"
-            while new in taken:
-                new += "_"
-            taken.add(new)
-            changed.append(f"{name!r} is {new}")
-        found.append(new)
-    notes = ["each name is a rank feature or a function of the rank profile"]
-    if changed:
-        notes.append(f"define functions for names that Vespa does not take: {', '.join(changed)}")
-    if form.takes_missing:
-        notes.append(
-            "a missing feature must be NaN in the rank profile: attributes of float or double "
-            "without a value are, other rank features are 0"
-        )
-    return found, tuple(notes)
-
-
-def write_vespa(form: Form) -> Written:
-    """A ranking expression, for ``expression: file:NAME.expression`` in a rank profile."""
-    names, notes = _vespa_names(form)
-    parts = [repr(float(form.constant))] if form.constant or not form.parts else []
-    for j, weight, shift, missing in zip(*(one.tolist() for one in form.terms), strict=True):
-        value = f"({names[j]} - {_signed(shift)})" if shift else names[j]
-        parts.append(_known(form, names[j], missing, f"{_signed(weight)} * {value}"))
-    for j, low, high, weight, missing in zip(*(one.tolist() for one in form.ramps), strict=True):
-        part = f"({names[j]} - {_signed(low)}) / {_signed(high - low)}"
-        ramp = f"{_signed(weight)} * min(1.0, max(0.0, {part}))"
-        parts.append(_known(form, names[j], missing, ramp))
-    parts += [_condition(tree, names, 0) for tree in form.trees.each()]
-    return " +\n".join(parts) + "\n", notes
-
-
-def _signed(value: float) -> str:
-    return f"({value!r})" if value < 0 else repr(value)
-
-
-def _known(form: Form, name: str, missing: float, part: str) -> str:
-    known = form.takes_missing and missing == missing
-    return f"if (isNan({name}), {missing!r}, {part})" if known else part
-
-
-def _condition(tree: Trees, names: list[str], node: int) -> str:
-    left, right = int(tree.left[node]), int(tree.right[node])
-    if left < 0:
-        return repr(float(tree.value[node]))
-    name, threshold = names[int(tree.feature[node])], _signed(float(finite(tree.threshold[node])))
-    sides = [left, right]
-    test = f"{name} <= {threshold}"
-    if tree.missing_left[node]:  # comparisons with NaN are false
-        sides, test = [right, left], f"{name} > {threshold}"
-    if tree.is_odd[node]:
-        test = f"({test}) && ({name} != {_signed(float(tree.special[node]))})"
-    return f"if ({test}, {', '.join(_condition(tree, names, side) for side in sides)})"
-
-
-def write_vespa_xgboost(form: Form) -> Written:
-    """XGBoost's dump in JSON, for ``xgboost("NAME.json")`` in a rank profile."""
-    names, notes = _vespa_names(form)
-    trees, more = _dump(Form(tuple(names), form.constant, trees=form.trees))
-    return _json(trees) + "\n", (*notes, NOTE_FLOAT32, *more)

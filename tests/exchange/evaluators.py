@@ -293,6 +293,22 @@ def xgboost(text, X, names, missing=np.nan):
     return booster.predict(rows, output_margin=True, validate_features=False)
 
 
+def vespa_lightgbm(text, X, names):
+    values, content = _rank_features(X, names), json.loads(text)
+    assert content["objective"] == "regression"
+
+    def value(node, k):
+        while "leaf_value" not in node:
+            x = values[content["feature_names"][node["split_feature"]]][k]
+            t = float(str(node["threshold"]))
+            goes_left = not x >= t if node["default_left"] else x < t
+            node = node["left_child" if goes_left else "right_child"]
+        return node["leaf_value"]
+
+    trees = [one["tree_structure"] for one in content["tree_info"]]
+    return [sum(value(tree, k) for tree in trees) for k in range(len(X))]
+
+
 def lightgbm(text, X, names):
     library = pytest.importorskip("lightgbm")
     return library.Booster(model_str=text).predict(X, raw_score=True, num_threads=1)
@@ -306,6 +322,7 @@ EVALUATORS = {
     "liblinear": liblinear,
     "svmrank": svmrank,
     "vespa": vespa,
+    "vespa-lightgbm": vespa_lightgbm,
     "vespa-xgboost": vespa_xgboost,
     "python": python,
     "sql": sql,

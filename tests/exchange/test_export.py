@@ -32,7 +32,7 @@ from tests.exchange.evaluators import EVALUATORS, SINGLE
 
 NAMES = ("a b", 'q"uo\\te', "dot.s", "näh 🂡")
 ALL = {one.name for one in list_formats()}
-LINEAR = ALL - {"xgboost", "lightgbm", "vespa-xgboost"}
+LINEAR = ALL - {"xgboost", "lightgbm", "vespa-lightgbm", "vespa-xgboost"}
 TREES = ALL - {"liblinear", "svmrank"}
 SUMS = {"onnx", "python", "sql", "vespa"}
 
