@@ -44,7 +44,9 @@ def test_shapes_of_additive_models(page):
 def test_trees_before_and_after(page):
     assert "Trees of trees before and after" in page
     assert "Leaves of trees before and after" in page
+    assert "Features of trees before and after" in page
     assert "Trees of waves" not in page
+    assert "left out" not in page
 
 
 def test_shapes_add_up_to_the_scores():

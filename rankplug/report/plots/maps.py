@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import to_dense
+from rankplug.data import RankingData, to_dense
+from rankplug.explain import explain_model, explain_query
 from rankplug.maps import MappedModel
 from rankplug.models import LinearModel, Model, ScaledModel, TreeModel
 from rankplug.report.plots.canvas import INK, Canvas, Plot, shorten
@@ -17,6 +18,7 @@ from rankplug.report.report import Report
 
 _MOST_SHAPES = 8  # of a model: those of the features that move its scores most
 _MOST_ROWS = 20_000  # of the test set: more change no picture
+_MOST_EXPLAINED = 2_000  # rows whose contributions are computed: a second or so
 _MOST_LEAVES = 3_000  # marks in a picture
 _BINS = 40
 _BLOCK_ELEMENTS = 1 << 22  # of mapped rows: 32 MB
@@ -73,7 +75,7 @@ def movers(effects: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
 
 
 def refits(report: Report, canvas: Canvas) -> list[Plot]:
-    """For each model of leaves: how much each tree moves the scores, and its leaves' values."""
+    """For each model of leaves: how much trees and features move the scores, and leaves' values."""
     X = _test_rows(report)
     found: list[Plot] = []
     for name, model in _models(report):
@@ -86,6 +88,7 @@ def refits(report: Report, canvas: Canvas) -> list[Plot]:
             if isinstance(trees, TreeModel) and trees.leaf_values.any():
                 after = factor * mapped.model.coef[columns]
                 found += _draw_refit(name, trees, after, _rows_of_map(model, X), canvas)
+                found += _draw_features(report, name, model, trees, after, canvas)
     return found
 
 
@@ -174,3 +177,41 @@ def _draw_refit(
         Plot(f"{name}: trees", of_trees, "Deviation of a tree's values, by that of the scores."),
         Plot(f"{name}: leaves", of_leaves, "Values of leaves, by the deviation of the scores."),
     ]
+
+
+def _draw_features(
+    report: Report,
+    name: str,
+    model: Model,
+    trees: TreeModel,
+    after: NDArray[np.float64],
+    canvas: Canvas,
+) -> list[Plot]:
+    """How far features move documents within queries, where trees tell contributions exactly."""
+    test = report.test
+    if not isinstance(test, RankingData):
+        return []
+    X = _rows_of_map(model, to_dense(test.X[:_MOST_EXPLAINED]).astype(np.float64, copy=False))
+    if explain_query(trees, X[:2], n_permutations=2).error is not None:
+        return []
+    both = [
+        explain_model(one, X, qid=test.qid[: len(X)]).movement
+        for one in (trees, trees.with_weights(after)[0])
+    ]
+    shares = [one / (one.sum() or 1.0) for one in both]
+    first = np.argsort(-np.maximum(*shares), kind="stable")[:_MOST_SHAPES][::-1]
+    names = model.feature_names or [f"column {j}" for j in range(model.n_features)]
+    with canvas.axes(2.6) as axes:
+        colors = (INK, canvas.styles[name].color)
+        for k, (share, color, label) in enumerate(
+            zip(shares, colors, ("before", "after"), strict=True)
+        ):
+            axes.barh(
+                np.arange(len(first)) + 0.2 - 0.4 * k, share[first], 0.4, color=color, label=label
+            )
+        axes.set_yticks(range(len(first)), [shorten(names[j]) for j in first])
+        axes.set_xlabel("share")
+        axes.legend(frameon=False)
+        picture = canvas.svg(axes, f"Features of {name} before and after")
+    about = "Mean absolute contribution within queries, by the sum over features."
+    return [Plot(f"{name}: features", picture, about)]
