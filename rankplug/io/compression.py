@@ -263,7 +263,8 @@ def _expanding(open_: Callable[[], Any], most: int, name: str) -> BinaryIO:
 def _only_member(raw: BinaryIO, name: str) -> tuple[zipfile.ZipFile, zipfile.ZipInfo]:
     with _damage_in_one_kind():
         archive = zipfile.ZipFile(raw)
-    members = [one for one in archive.infolist() if not one.is_dir()]
+    # Not by `is_dir`, for which a name that is empty, as in damaged files, is an IndexError.
+    members = [one for one in archive.infolist() if not one.filename.endswith("/")]
     if any(one.filename == "[Content_Types].xml" for one in members):
         raise DataError(f"{name} is an Excel workbook: {_EXPORT}")
     members = [one for one in members if not _is_hidden(one.filename)]

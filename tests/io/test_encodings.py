@@ -1,5 +1,6 @@
 """Files in any compression, encoding and with any line ends are read whole, or named."""
 
+import base64
 import bz2
 import codecs
 import gzip
@@ -28,6 +29,13 @@ TEXT = {
 
 def zstd(content):
     return pa.compress(content, codec="zstd", asbytes=True)
+
+
+# Its directory lists a file whose name is empty.
+NAMELESS = base64.b64decode(
+    "UEsDBBQAAAAAAFYNfV1EnZ81GAAAABgAAAAFAAAAYS5jc3ZsYWJlbCxxaWQsYQoxLDEsMgowLDEsMwpQSwECJAMUAAAA"
+    "AABWDX1dRJ2fNRgAAAAYAAAABQAAAAAAAAAAAAAAgAIAAAAAAAAAc3ZQSwUGAAAAAAEAAQAzAAAAOwAAAAAA"
+)
 
 
 def zipped(content, *names):
@@ -97,6 +105,7 @@ NAMED = {
     "zeros": (lambda text: text[:50].encode() + b"\x00" + text[50:].encode(), "is no text"),
     "half zst": (lambda text: zstd(text.encode())[:-4], "is damaged or incomplete"),
     "no zst": (lambda text: b"\x28\xb5\x2f\xfd" + text.encode(), "is damaged or incomplete"),
+    "zip without a name": (lambda _: NAMELESS, "is damaged or incomplete"),
     "half zip": (lambda text: zipped(text.encode(), "a.csv")[:-9], "is damaged or incomplete"),
 }
 

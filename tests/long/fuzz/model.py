@@ -6,7 +6,6 @@ bytes of an .npy file; or ``\\n%%FILE\\n`` and a whole file.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -54,9 +53,8 @@ TOKENS += [b"scale", b"average", b"float32", b"divide", b"multiply", b"add", b"'
 
 
 def before() -> None:
-    """Read the metadata of all installed packages once: it takes longer than all the rest."""
+    """Say nothing of archives that hold a name twice, as many do here."""
     warnings.filterwarnings("ignore", "Duplicate name")
-    models.entry_points = functools.cache(models.entry_points)
 
 
 def check(data: bytes, folder: Path) -> None:
