@@ -37,6 +37,7 @@ from rankplug.data.categories import (
 from rankplug.data.imputing import ImputeName, fill_missing, fit_imputing
 from rankplug.data.labels import LabelRankingData
 from rankplug.data.missing import count_missing, describe_missing
+from rankplug.data.normalising import NormName, normalise_queries
 from rankplug.data.preferences import Preferences, read_preferences, relevance_of_ranks
 from rankplug.data.queries import expand_group, group_queries, id_texts, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
@@ -50,6 +51,7 @@ __all__ = [
     "JoinedMatrix",
     "LabelRankingData",
     "Matrix",
+    "NormName",
     "OneHotMatrix",
     "PreferenceData",
     "Preferences",
@@ -82,6 +84,7 @@ __all__ = [
     "n_stored",
     "no_pairs",
     "no_pairs_count",
+    "normalise_queries",
     "rank_in_queries",
     "read_features",
     "read_preferences",
