@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,9 +39,10 @@ def leaves(tiny: bool, rounds: int) -> Iterator[Row]:
         blocks = JoinedMatrix([fitted.transform(train.X)])
         forms = {"leaves": blocks, "csr": _short(blocks.tocsr())}
         data = {name: _on(train, X) for name, X in forms.items()}
-        passes = {name: _pass(of, blocks.shape[1]) for name, of in data.items()}
         paths = {name: _path(of) for name, of in data.items()}
-        pass_times = alternate(passes, rounds, dict.fromkeys(passes, 5))
+        with ExitStack() as held:
+            passes = {name: _pass(of, blocks.shape[1], held) for name, of in data.items()}
+            pass_times = alternate(passes, rounds, dict.fromkeys(passes, 5))
         path_times = alternate(paths, 1 if tiny else min(rounds, 3))
         for name, X in forms.items():
             yield {
@@ -123,9 +125,9 @@ def _bytes(X: Any) -> int:
     return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
 
 
-def _pass(data: RankingData, n_columns: int) -> Callable[[], Any]:
+def _pass(data: RankingData, n_columns: int, held: ExitStack) -> Callable[[], Any]:
     """One product with the Hessian of the squared hinge."""
-    shards = open_shards(data, pair_weights(data, "mean"), 1).__enter__()
+    shards = held.enter_context(open_shards(data, pair_weights(data, "mean"), 1))
     loss, w = SquaredHinge(shards), np.random.default_rng(0).normal(size=n_columns)
     loss.move_to(w)
     return lambda: loss.hessian_product(w)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,9 @@ def grow_trees(name: str, fitting: Fitting, n_trees: int, min_rows: int) -> Tree
             "the features are too large for forests, which compare them as float32: they must "
             "be below 3.4e38; scale the features"
         )
-    grow = _boost if name == _BOOSTED else _grow_forest
+    grow = _boost if name == _BOOSTED else partial(_grow_forest, _FORESTS[name])
     seed = int(fitting.rng.integers(2**31))
-    return TreeEnsemble(grow(name, data, _targets(data), n_trees, min_rows, seed), data.n_features)
+    return TreeEnsemble(grow(data, _targets(data), n_trees, min_rows, seed), data.n_features)
 
 
 def _targets(data: Any) -> NDArray[np.float64]:
@@ -63,9 +64,9 @@ def _targets(data: Any) -> NDArray[np.float64]:
 
 
 def _grow_forest(
-    name: str, data: Any, y: NDArray[np.float64], n_trees: int, min_rows: int, seed: int
+    kind: Any, data: Any, y: NDArray[np.float64], n_trees: int, min_rows: int, seed: int
 ) -> TreeArrays:
-    forest = _FORESTS[name](
+    forest = kind(
         n_estimators=n_trees,
         min_samples_leaf=min_rows,
         max_features=1.0 / 3.0,  # Breiman's for regression
@@ -83,9 +84,7 @@ def _grow_forest(
     )
 
 
-def _boost(
-    _name: str, data: Any, y: NDArray[np.float64], n_trees: int, min_rows: int, seed: int
-) -> TreeArrays:
+def _boost(data: Any, y: NDArray[np.float64], n_trees: int, min_rows: int, seed: int) -> TreeArrays:
     """Boosting with one tree a round for all labels, whose leaves hold vectors."""
     import xgboost
 

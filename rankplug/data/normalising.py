@@ -36,7 +36,7 @@ def normalise_queries(data: RankingData, method: NormName) -> RankingData:
     Returns
     -------
     RankingData
-        Sparse features become dense, but for "sum".
+        Sparse features become dense, but for "sum"; codes of categories stay as they are.
 
     Raises
     ------
@@ -60,12 +60,14 @@ def normalise_queries(data: RankingData, method: NormName) -> RankingData:
     else:
         dense = to_dense(data.X).astype(np.float64)
         X = _standardised(dense, data) if method == "zscore" else _between(dense, data)
+        X[:, [*data.categories]] = dense[:, [*data.categories]]
     return replace(data, X=X)
 
 
 def _divided(data: RankingData) -> Any:
     X: Any = data.X
     total = _each(np.add, abs(X), data)
+    total[:, [*data.categories]] = 1.0
     factor = (1.0 / np.where(total > 0, total, 1.0))[data.row_query]
     if not sparse.issparse(X):
         return X * factor

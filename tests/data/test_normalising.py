@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -44,6 +45,16 @@ def test_each_feature_of_each_query_by_itself(method, form):
     assert sparse.issparse(found.X) == (method == "sum" and form is not np.asarray)
     assert found.feature_names == data.feature_names
     np.testing.assert_array_equal(data.X if form is np.asarray else data.X.toarray(), X)
+
+
+@pytest.mark.parametrize("method", ["zscore", "linear", "sum"])
+def test_codes_of_categories_stay_as_they_are(method):
+    frame = pd.DataFrame({"price": X[:, 0], "shop": pd.Categorical(list("abcabc"))})
+    data = RankingData.from_arrays(frame, np.arange(6), QID)
+    found = normalise_queries(data, method)
+    np.testing.assert_array_equal(found.X[:, 1], data.X[:, 1])
+    assert found.categories == data.categories
+    assert not np.array_equal(found.X[:, 0], data.X[:, 0])
 
 
 def test_what_cannot_be_normalised_is_refused():
