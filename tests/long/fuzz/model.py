@@ -70,6 +70,11 @@ def check(data: bytes, folder: Path) -> None:
         model = models.load_model(folder)
     except ModelFormatError:
         return
+    check_model(model, data, folder)
+
+
+def check_model(model: models.Model, data: bytes, folder: Path) -> None:
+    """That it predicts finite scores (or refuses) and, once in ten inputs, survives saving."""
     assert model.n_features >= 1
     if model.n_features > 100:
         return
