@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 
+_BLOCK_ELEMENTS = 1 << 22  # of mapped rows: 32 MB
+
+
 @dataclass(frozen=True)
 class Fitting:
     """What a map is fitted with.
@@ -109,10 +112,13 @@ class FittedMap(ABC):
         origins = self.column_features()
         if origins is None:
             return None
-        columns = to_dense(self._transform(X)) * weights
-        return Contributions(columns, np.zeros(len(columns)), SHAPES).to_features(
-            origins, self.n_features
-        )
+        step = max(1, _BLOCK_ELEMENTS // self.n_columns)
+        blocks = []
+        for start in range(0, X.shape[0], step):
+            columns = to_dense(self._transform(X[start : start + step])) * weights
+            found = Contributions(columns, np.zeros(len(columns)), SHAPES)
+            blocks.append(found.to_features(origins, self.n_features))
+        return Contributions.stacked(blocks)
 
     @abstractmethod
     def _write(self, folder: Path) -> dict[str, Any]:

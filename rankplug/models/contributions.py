@@ -65,18 +65,18 @@ class Contributions:
             The feature that each column is a function of.
         n_features : int
         """
-        values = np.zeros((len(self.values), n_features))
-        np.add.at(values.T, origins, self.values.T)
-        return Contributions(values, self.constant, self.method)
+        places = np.arange(len(origins)), origins
+        sums = sparse.csr_array((np.ones(len(origins)), places), shape=(len(origins), n_features))
+        return Contributions(self.values @ sums, self.constant, self.method)
 
-
-def stack(parts: Sequence[Contributions]) -> Contributions:
-    """Those of the rows of all parts, one part after the other."""
-    return Contributions(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.constant for part in parts]),
-        parts[0].method,
-    )
+    @classmethod
+    def stacked(cls, parts: Sequence[Contributions]) -> Contributions:
+        """Those of the rows of all parts, one part after the other."""
+        return cls(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.constant for part in parts]),
+            parts[0].method,
+        )
 
 
 def find_contributions(

@@ -26,7 +26,7 @@ from rankplug.data import (
 )
 from rankplug.exceptions import DataError, ModelFormatError
 from rankplug.models.base import Model
-from rankplug.models.contributions import Contributions, stack
+from rankplug.models.contributions import Contributions
 from rankplug.models.loading import model_class
 from rankplug.system.files import load_numbers
 
@@ -212,7 +212,7 @@ class ScaledModel(WrappedModel):
         blocks = [X[rows] for rows in row_blocks(X, _BLOCK_ELEMENTS)]
         found = [self.model._contributions(self.scaling.apply(block)) for block in blocks]
         known = [one for one in found if one is not None]
-        return stack(known) if len(known) == len(found) else None
+        return Contributions.stacked(known) if len(known) == len(found) else None
 
     def _write(self, folder: Path) -> dict[str, Any]:
         extra = self.model._write(folder)

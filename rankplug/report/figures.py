@@ -10,11 +10,11 @@ import numpy as np
 
 from rankplug.data import to_dense
 from rankplug.exceptions import DataError, ParameterError, UnknownNameError
-from rankplug.models import Model
+from rankplug.models import Model, find_contributions
 from rankplug.report.plots.canvas import PALETTE, Styles, shorten, styles_of
 from rankplug.report.plots.convergence import draw_convergence, same_objective, steps_of
 from rankplug.report.plots.curves import draw_ndcg
-from rankplug.report.plots.maps import added, draw_shape, is_additive, movers
+from rankplug.report.plots.maps import draw_shape, is_additive, movers
 from rankplug.report.plots.tradeoffs import (
     COSTS,
     draw_means,
@@ -291,7 +291,7 @@ def plot_shapes(
     if X.ndim != 2 or X.shape[1] != model.n_features:
         raise DataError(f"data of shape {X.shape} for a model of {model.n_features} features")
     names = list(model.feature_names or (f"column {j}" for j in range(model.n_features)))
-    effects = added(model, X)
+    effects = find_contributions(model, X).values
     chosen = movers(effects) if features is None else [_position(one, names) for one in features]
     if not chosen:
         raise DataError("no feature moves the scores of this model")

@@ -9,9 +9,8 @@ import pytest
 
 import rankplug
 from rankplug.data import Scaling
-from rankplug.models import ScaledModel
+from rankplug.models import ScaledModel, find_contributions
 from rankplug.recipe import load_recipe
-from rankplug.report.plots.maps import added
 from rankplug.runner import run
 
 
@@ -56,7 +55,8 @@ def test_shapes_add_up_to_the_scores():
     model = rankplug.make_solver("mapped", map="splines + identity", C=0.01).solve(data).model
     factor = np.array([2.0, 0.5, -1.0])
     for own in (model, ScaledModel(model, Scaling(None, factor))):
-        np.testing.assert_allclose(added(own, X).sum(axis=1), own.predict(X), atol=1e-9)
+        effects = find_contributions(own, X).values
+        np.testing.assert_allclose(effects.sum(axis=1), own.predict(X), atol=1e-9)
 
 
 def test_a_column_without_a_value_in_the_test_set_costs_no_figure(tmp_path):

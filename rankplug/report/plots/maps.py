@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from rankplug.data import RankingData, to_dense
 from rankplug.explain import explain_model, explain_query
 from rankplug.maps import MappedModel
-from rankplug.models import LinearModel, Model, ScaledModel, TreeModel
+from rankplug.models import LinearModel, Model, ScaledModel, TreeModel, find_contributions
 from rankplug.report.plots.canvas import INK, Canvas, Plot, shorten
 from rankplug.report.report import Report
 
@@ -21,7 +20,6 @@ _MOST_ROWS = 20_000  # of the test set: more change no picture
 _MOST_EXPLAINED = 2_000  # rows whose contributions are computed: a second or so
 _MOST_LEAVES = 3_000  # marks in a picture
 _BINS = 40
-_BLOCK_ELEMENTS = 1 << 22  # of mapped rows: 32 MB
 
 
 def shapes(report: Report, canvas: Canvas) -> list[Plot]:
@@ -32,7 +30,7 @@ def shapes(report: Report, canvas: Canvas) -> list[Plot]:
         if X is None or not is_additive(model):
             continue
         names = model.feature_names or [f"column {j}" for j in range(model.n_features)]
-        effects = added(model, X)
+        effects = find_contributions(model, X).values
         for j in movers(effects):
             title = f"{name}: {shorten(names[j])}"
             with canvas.axes(2.2) as axes:
@@ -49,22 +47,6 @@ def is_additive(model: Model) -> bool:
         and mapped.map.column_features() is not None
         and isinstance(mapped.model, LinearModel)
     )
-
-
-def added(model: Model, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each feature adds to the scores of an additive model, of shape (n_rows, n_features)."""
-    mapped = _mapped_part(model)
-    assert mapped is not None
-    assert isinstance(mapped.model, LinearModel)
-    features, columns = mapped.map.column_features(), np.arange(mapped.map.n_columns)
-    shape = len(columns), model.n_features
-    weights = sparse.csr_array((mapped.model.coef, (columns, features)), shape=shape)
-    effects = np.empty(X.shape)
-    step = max(1, _BLOCK_ELEMENTS // len(columns))
-    for start in range(0, len(X), step):
-        rows = slice(start, start + step)
-        effects[rows] = mapped.map.transform(_rows_of_map(model, X[rows])).toarray() @ weights
-    return effects
 
 
 def movers(effects: NDArray[np.float64], most: int = _MOST_SHAPES) -> list[int]:
@@ -128,14 +110,15 @@ def draw_shape(
 ) -> None:
     """What a feature adds to the score of an additive model, above its distribution.
 
-    `effects` are those that `added` finds for `X`.
+    `effects` are the contributions for `X`, of shape (n_rows, n_features).
     """
     is_known = ~np.isnan(X[:, feature])
     known = X[is_known, feature]
     grid = np.unique(np.quantile(known, np.linspace(0.0, 1.0, 200)))
     rows = np.repeat(X[:1], len(grid), axis=0)
     rows[:, feature] = grid
-    axes.plot(grid, added(model, rows)[:, feature] - effects[is_known, feature].mean(), color=color)
+    shape = find_contributions(model, rows).values[:, feature]
+    axes.plot(grid, shape - effects[is_known, feature].mean(), color=color)
     axes.axhline(0.0, color=INK, linewidth=0.8)
     low, high = axes.get_ylim()
     height, edges = np.histogram(known, bins=_BINS)
