@@ -98,7 +98,12 @@ def explain_model(
         predictions of all rows a feature.
     metric : str, default="ndcg@10"
     n_repeats : int, default=5
+        Random exchanges of a feature's values, over which a query's loss is averaged.
     random_state : int, default=0
+
+    Returns
+    -------
+    ModelExplanation
 
     Raises
     ------

@@ -214,6 +214,10 @@ def explain_query(
     n_permutations, random_state
         Where contributions are sampled: see `rankplug.models.find_contributions`.
 
+    Returns
+    -------
+    QueryExplanation
+
     Raises
     ------
     DataError

@@ -108,6 +108,11 @@ class FittedMap(ABC):
         """What the features of valid rows add to ``transform(X) @ weights``, if it can be told.
 
         By default it can if each column is a function of one feature.
+
+        Parameters
+        ----------
+        X : ndarray or csr_array of shape (n_samples, n_features)
+        weights : float64 ndarray of shape (n_columns,)
         """
         origins = self.column_features()
         if origins is None:

@@ -51,6 +51,12 @@ class TreeModel(Model):
         Parameters
         ----------
         weights : float64 ndarray of shape (sum of `leaf_counts`,)
+
+        Returns
+        -------
+        trees : TreeModel
+        constant : float
+            Added to their scores, these are the sums of the weights.
         """
         counts = self.leaf_counts
         means = np.add.reduceat(weights, np.cumsum(counts) - counts) / counts
