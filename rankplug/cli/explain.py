@@ -51,16 +51,18 @@ def add_explain(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _explain(args: argparse.Namespace) -> int:
     from rankplug.exceptions import ParameterError
-    from rankplug.explain import explain_model
+    from rankplug.explain import explain_model, explain_query
 
     if (args.above is None) != (args.below is None):
         raise ParameterError("--above and --below go together: the two rows to compare")
     model = open_model(args)
     if args.query is None and args.above is None:
-        X, qid = _all_rows(model, args)
+        X, qid, _ = _read_rows(model, args, None)
         _show(explain_model(model, X, qid=qid), args)
         return 0
-    of_query = _explain_query(model, args)
+    query = _query_of(model, args) if args.query is None else args.query
+    X, _, rows = _read_rows(model, args, query)
+    of_query = explain_query(model, X, rows=rows)
     if args.above is not None:
         _show(of_query.pair(args.above, args.below), args)
     else:
@@ -75,27 +77,26 @@ def _show(explanation: Explanation, args: argparse.Namespace) -> None:
         print(explanation.to_text(args.top))
 
 
-def _explain_query(model: Model, args: argparse.Namespace) -> Any:
-    """The explanation of the query that is named, or to which the row above belongs."""
+def _read_rows(model: Model, args: argparse.Namespace, query: str | None) -> tuple[Any, Any, Any]:
+    """Features, queries and numbers of the rows of a query, or of all."""
     import numpy as np
 
     from rankplug.exceptions import DataError
-    from rankplug.explain import explain_query
 
-    query, found, rows = args.query, [], []
-    if query is None:
-        query = _query_of(model, args)
+    parts, ids, rows = [], [], []
     for start, X, qid in _batches(model, args):
-        chosen = np.flatnonzero(_texts(qid, X.shape[0]) == query)
+        texts = _texts(qid, X.shape[0])
+        chosen = np.arange(len(texts)) if query is None else np.flatnonzero(texts == query)
         if len(chosen):
-            found.append(X.take(chosen) if hasattr(X, "schema") else X[chosen])
+            parts.append(X.take(chosen) if hasattr(X, "schema") else X[chosen])
+            ids.append(texts[chosen])
             rows.append(start + chosen)
-    if not found:
+    if not parts:
         raise DataError(f"{args.data}: no row is of query {query!r}")
-    return explain_query(model, _joined(found), rows=np.concatenate(rows))
+    return _joined(parts), np.concatenate(ids), np.concatenate(rows)
 
 
-def _query_of(model: Model, args: argparse.Namespace) -> Any:
+def _query_of(model: Model, args: argparse.Namespace) -> str:
     """The query of the row ``--above``."""
     from rankplug.exceptions import DataError
 
@@ -103,18 +104,8 @@ def _query_of(model: Model, args: argparse.Namespace) -> Any:
     for start, X, qid in _batches(model, args):
         n_rows = start + X.shape[0]
         if start <= args.above < n_rows:
-            return _texts(qid, X.shape[0])[args.above - start]
+            return str(_texts(qid, X.shape[0])[args.above - start])
     raise DataError(f"{args.data}: no row {args.above}, as there are {n_rows}, counted from 0")
-
-
-def _all_rows(model: Model, args: argparse.Namespace) -> tuple[Any, Any]:
-    import numpy as np
-
-    parts, ids = [], []
-    for _, X, qid in _batches(model, args):
-        parts.append(X)
-        ids.append(_texts(qid, X.shape[0]))
-    return _joined(parts), np.concatenate(ids)
 
 
 def _batches(model: Model, args: argparse.Namespace) -> Iterator[tuple[int, Any, Any]]:

@@ -45,11 +45,6 @@ def widen(values: Any) -> Floats:
     return np.where(np.isfinite(low) & np.isfinite(high), found, np.where(low > 0, np.inf, -np.inf))
 
 
-def less_than(values: Floats) -> Floats:
-    """Thresholds t so that ``x <= t`` is ``x < value``."""
-    return np.asarray(np.nextafter(values, -np.inf))
-
-
 def less_than_float32(values: Floats) -> NDArray[np.float32]:
     """Thresholds t so that ``float32(x) < t`` in single precision is ``x <= value``.
 

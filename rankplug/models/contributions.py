@@ -138,13 +138,16 @@ def _sample(model: Model, X: Any, n_permutations: int, rng: np.random.Generator)
     varying = np.flatnonzero(_vary(rows))
     starts = np.resize(rng.permutation(rows.shape[0]), n_permutations)
     scores = model._predict(rows)
-    effects = np.zeros((n_permutations, *rows.shape))
-    for k, start in enumerate(starts if len(varying) else ()):
-        order = rng.permutation(varying)
+    values, squares = np.zeros(rows.shape), np.zeros(rows.shape)
+    for k, start in enumerate(starts if len(varying) else (), start=1):
+        order, effects = rng.permutation(varying), np.zeros(rows.shape)
         for path in (order, order[::-1]):
-            effects[k][:, path] += 0.5 * _effects(model, rows, scores, int(start), path)
-    values = effects.mean(axis=0)
-    error = effects.std(axis=0, ddof=1) / np.sqrt(n_permutations)
+            effects[:, path] += 0.5 * _effects(model, rows, scores, int(start), path)
+        # The mean and the squares of the distances from it (Welford 1962).
+        distance = effects - values
+        values += distance / k
+        squares += distance * (effects - values)
+    error = np.sqrt(squares / (n_permutations - 1) / n_permutations)
     return Contributions(values, scores - values.sum(axis=1), SAMPLED, error)
 
 
