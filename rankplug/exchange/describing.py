@@ -291,10 +291,8 @@ def _mapped(model: Any) -> Form:
         raise ParameterError(
             f"only linear models behind a map can be exported, not one of kind {model.model.kind!r}"
         )
-    form, start = _blank(model.n_features), 0
-    for part, factor in zip(model.map.parts, model.map.factors, strict=True):
-        weights = factor * model.model.coef[start : start + part.n_columns]
-        start += part.n_columns
+    form = _blank(model.n_features)
+    for part, weights in model.map.split_weights(model.model.coef):
         if part.kind not in _MAPS:
             raise ParameterError(
                 f"the map {part.kind!r} has no form that other systems know; "
@@ -322,12 +320,8 @@ def _splines(part: Any, weights: Floats) -> Form:
 def _leaves(part: Any, weights: Floats) -> Form:
     form = _describe(part.trees)
     trees = form.trees
-    # Each tree to mean 0: small values lose fewer digits in single precision.
-    counts = part.trees.leaf_counts
-    means = np.add.reduceat(weights, np.cumsum(counts) - counts) / counts
     value = np.zeros(len(trees.value))
-    value[trees.is_leaf] = weights - np.repeat(means, counts)
-    constant = float(means.sum())
+    value[trees.is_leaf], constant = part.trees.centred(weights)
     return replace(form, constant=constant, trees=trees._replace(value=value), notes=())
 
 

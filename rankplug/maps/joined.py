@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,22 @@ class FittedJoin(FittedMap):
 
     def _transform(self, X: Matrix) -> JoinedMatrix:
         return JoinedMatrix([part._transform(X) for part in self.parts], self.factors)
+
+    def split_weights(
+        self, weights: NDArray[np.float64]
+    ) -> Iterator[tuple[FittedMap, NDArray[np.float64]]]:
+        """Each part with the weights of its own columns, in which its factor is contained.
+
+        Parameters
+        ----------
+        weights : float64 ndarray of shape (n_columns,)
+            Of the columns that `transform` makes.
+        """
+        ends = np.cumsum([part.n_columns for part in self.parts])
+        for part, factor, own in zip(
+            self.parts, self.factors, np.split(weights, ends[:-1]), strict=True
+        ):
+            yield part, factor * own
 
     def column_names(self, names: Sequence[str]) -> list[str]:
         """Those of the parts, one after the other."""

@@ -99,10 +99,8 @@ class MappedModel(WrappedModel):
     def _contributions(self, X: Matrix) -> Contributions | None:
         if not isinstance(self.model, LinearModel):
             return None
-        found, start = [], 0
-        for part, factor in zip(self.map.parts, self.map.factors, strict=True):
-            weights = factor * self.model.coef[start : start + part.n_columns]
-            start += part.n_columns
+        found = []
+        for part, weights in self.map.split_weights(self.model.coef):
             of_part = part.contributions(X, weights)
             if of_part is None:
                 return None

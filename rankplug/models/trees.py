@@ -42,11 +42,22 @@ class TreeModel(Model):
             Of the leaves of the first tree, then of the second, ...
         """
 
-    def with_weights(self, weights: NDArray[np.float64]) -> tuple[Self, float]:
-        """The same trees with weights as the values of their leaves, and the constant left out.
+    def centred(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Weights of leaves less the mean of their tree, and the sum of these means.
 
-        Those of each tree get the mean 0, which changes all scores alike: small values lose fewer
-        digits where leaves are float32.
+        The means change all scores alike, and without them small values lose fewer digits where
+        leaves are float32.
+
+        Parameters
+        ----------
+        weights : float64 ndarray of shape (sum of `leaf_counts`,)
+        """
+        counts = self.leaf_counts
+        means = np.add.reduceat(weights, np.cumsum(counts) - counts) / counts
+        return weights - np.repeat(means, counts), float(means.sum())
+
+    def with_weights(self, weights: NDArray[np.float64]) -> tuple[Self, float]:
+        """The same trees with `centred` weights as the values of their leaves, and the constant.
 
         Parameters
         ----------
@@ -58,6 +69,5 @@ class TreeModel(Model):
         constant : float
             Added to their scores, these are the sums of the weights.
         """
-        counts = self.leaf_counts
-        means = np.add.reduceat(weights, np.cumsum(counts) - counts) / counts
-        return self.with_leaf_values(weights - np.repeat(means, counts)), float(means.sum())
+        values, constant = self.centred(weights)
+        return self.with_leaf_values(values), constant

@@ -61,14 +61,12 @@ def refits(report: Report, canvas: Canvas) -> list[Plot]:
     X = _test_rows(report)
     found: list[Plot] = []
     for name, model in _models(report):
-        mapped, start = _mapped_part(model), 0
+        mapped = _mapped_part(model)
         if X is None or mapped is None or not isinstance(mapped.model, LinearModel):
             continue
-        for part, factor in zip(mapped.map.parts, mapped.map.factors, strict=True):
-            trees, columns = getattr(part, "trees", None), slice(start, start + part.n_columns)
-            start += part.n_columns
+        for part, after in mapped.map.split_weights(mapped.model.coef):
+            trees = getattr(part, "trees", None)
             if isinstance(trees, TreeModel) and trees.leaf_values.any():
-                after = factor * mapped.model.coef[columns]
                 found += _draw_refit(name, trees, after, _rows_of_map(model, X), canvas)
                 found += _draw_features(report, name, model, trees, after, canvas)
     return found
