@@ -72,8 +72,7 @@ def _grow_forest(
         max_features=1.0 / 3.0,  # Breiman's for regression
         random_state=seed,
     )
-    weight = getattr(data, "row_weight", None)
-    forest.fit(with_short_indices(data.X, "a forest"), y, sample_weight=weight)
+    forest.fit(with_short_indices(data.X, "a forest"), y, sample_weight=_weights(data))
     trees = [one.tree_ for one in forest.estimators_]
     return _arrays(
         [tree.children_left for tree in trees],
@@ -82,6 +81,13 @@ def _grow_forest(
         [tree.threshold for tree in trees],
         [tree.missing_go_to_left for tree in trees],
     )
+
+
+def _weights(data: Any) -> NDArray[np.float64] | None:
+    """What each row counts: the weight of its query times its own; None without any."""
+    given = (getattr(data, name, None) for name in ("row_weight", "document_weight"))
+    found = [weight for weight in given if weight is not None]
+    return np.prod(found, axis=0) if found else None
 
 
 def _boost(data: Any, y: NDArray[np.float64], n_trees: int, min_rows: int, seed: int) -> TreeArrays:
@@ -102,7 +108,7 @@ def _boost(data: Any, y: NDArray[np.float64], n_trees: int, min_rows: int, seed:
         "nthread": 1,
         "seed": seed,
     }
-    rows = xgboost.DMatrix(to_dense(data.X), y, weight=getattr(data, "row_weight", None), nthread=1)
+    rows = xgboost.DMatrix(to_dense(data.X), y, weight=_weights(data), nthread=1)
     booster = xgboost.train(params, rows, n_trees)
     content = json.loads(booster.save_raw("json"))
     trees = content["learner"]["gradient_booster"]["model"]["trees"]

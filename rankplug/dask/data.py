@@ -57,6 +57,7 @@ class _Metadata:
     n_features: int
     feature_names: tuple[str, ...] | None
     weighted: bool
+    weighs_documents: bool
     has_missing: bool
     categories: dict[int, tuple[Any, ...]]
     has_pairs: bool  # of any weight
@@ -86,6 +87,8 @@ class ClusterData(RemoteRankingData):
     feature_names : tuple of str or None
     weighted : bool
         Whether queries have weights.
+    weighs_documents : bool
+        Whether rows have weights.
     has_missing : bool
         Whether a feature of some row is missing (NaN).
     scaling : Scaling or None
@@ -111,6 +114,7 @@ class ClusterData(RemoteRankingData):
         self.n_features = kept[0].n_features
         self.feature_names = kept[0].feature_names
         self.weighted = kept[0].weighted
+        self.weighs_documents = kept[0].weighs_documents
         self.has_missing = any(one.has_missing for one in kept)
         self.categories = kept[0].categories
         self.scaling: Scaling | None = None
@@ -124,6 +128,7 @@ class ClusterData(RemoteRankingData):
         y: Any,
         qid: Any = None,
         sample_weight: Any = None,
+        document_weight: Any = None,
         *,
         client: Client | None = None,
         timeout: float | None = 300.0,
@@ -144,6 +149,8 @@ class ClusterData(RemoteRankingData):
             ``qid``, or has one partition: one query.
         sample_weight : Array or Series of shape (n_samples,), optional
             Constant within a query; for arrays also one a query, as in `Ranker.fit`.
+        document_weight : Array or Series of shape (n_samples,), optional
+            Of rows, as in `Ranker.fit`.
         client : distributed.Client, optional
             By default the current one.
         timeout : float, optional
@@ -161,7 +168,7 @@ class ClusterData(RemoteRankingData):
             Without a client.
         """
         cluster = connect(client, timeout)
-        return cls._of(cluster, load_partitions(cluster, X, y, qid, sample_weight))
+        return cls._of(cluster, load_partitions(cluster, X, y, qid, sample_weight, document_weight))
 
     @classmethod
     def from_partitions(
@@ -342,9 +349,10 @@ def _describe_partition(data: RankingData | None) -> _Metadata | None:
         data.n_features,
         data.feature_names,
         data.query_weight is not None,
+        data.weighs_documents,
         data.has_missing,
         dict(data.categories),
-        counted or _has_pairs(data.with_facts(query_weight=None)),
+        counted or _has_pairs(data.with_facts(query_weight=None, document_weight=None)),
         counted,
     )
 
@@ -364,7 +372,8 @@ def _require_same_features(metadata: Sequence[_Metadata]) -> None:
                 f"partition {number} has other categories than the first one: make them known to "
                 "all, by df.categorize()"
             )
-        if one.weighted != first.weighted:
+        weights = [(part.weighted, part.weighs_documents) for part in (one, first)]
+        if weights[0] != weights[1]:
             raise DataError(f"partition {number} and the first one are not both weighted")
 
 

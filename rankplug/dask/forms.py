@@ -52,10 +52,17 @@ def unpack(given: Any, what: str) -> tuple[Any, Any, Any, Any]:
 
 @contextmanager
 def open_data(
-    X: Any, y: Any, qid: Any, sample_weight: Any, *, client: Client | None, timeout: float | None
+    X: Any,
+    y: Any,
+    qid: Any,
+    sample_weight: Any,
+    document_weight: Any = None,
+    *,
+    client: Client | None,
+    timeout: float | None,
 ) -> Iterator[ClusterData]:
     """The data, forgotten by the cluster at the end if they are not the caller's."""
-    if is_complete(X) and not (y is None and qid is None and sample_weight is None):
+    if is_complete(X) and any(one is not None for one in (y, qid, sample_weight, document_weight)):
         raise ParameterError("y, qid and sample_weight come with such X: leave them out")
     if isinstance(X, ClusterData):
         yield X
@@ -65,7 +72,7 @@ def open_data(
         data = ClusterData.from_prepared(folder, client=client, timeout=timeout)
     else:
         data = ClusterData.from_collections(
-            X, y, qid, sample_weight, client=client, timeout=timeout
+            X, y, qid, sample_weight, document_weight, client=client, timeout=timeout
         )
     with data:
         yield data

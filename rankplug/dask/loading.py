@@ -40,7 +40,9 @@ _MOST_REFUSALS = 5
 """Lines of an error message: what is wrong in one partition is often so in all."""
 
 
-def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Future]:
+def load_partitions(
+    cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: Any, document_weight: Any = None
+) -> list[Future]:
     """Read, check and cut the rows by query; futures of RankingData, or of None if empty.
 
     Every operation costs a task a partition, so that the partitions of X are put together to at
@@ -56,7 +58,7 @@ def load_partitions(cluster: Cluster, X: Any, y: Any, qid: Any, sample_weight: A
     with cluster.client.as_current():  # which decides how Dask shuffles rows
         weights = weights_of_queries(X, sample_weight)
         by_query = weights is not None
-        pieces = pieces_of(X, y, qid, None if by_query else sample_weight)
+        pieces = pieces_of(X, y, qid, None if by_query else sample_weight, document_weight)
     futures = cluster.compute([read(i, piece, by_query) for i, piece in enumerate(pieces)])
     try:
         ends, filled = _ends(cluster, futures)
@@ -76,7 +78,7 @@ def _read_piece(
     number: int, piece: dict[str, Any], stand_together: bool
 ) -> RankingData | Refusal | None:
     """A task: check the rows of a partition; None if it has none."""
-    others = piece.get("qid"), piece.get("sample_weight")
+    others = [piece.get(name) for name in ("qid", "sample_weight", "document_weight")]
     return read_partition(number, piece["X"], piece["y"], *others, stand_together=stand_together)
 
 
@@ -212,6 +214,7 @@ def open_partition(path: str, n_samples: int, begin: int, end: int) -> MappedPar
         part.query_weight,
         part.feature_names,
         scaling=part.scaling,
+        document_weight=part.document_weight,
         source=(path, n_samples, begin, end),
     )
 

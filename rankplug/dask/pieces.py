@@ -23,7 +23,9 @@ from rankplug.data import tables
 from rankplug.exceptions import DataError
 
 
-def pieces_of(X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Any]:
+def pieces_of(
+    X: Any, y: Any, qid: Any, sample_weight: Any, document_weight: Any = None
+) -> list[Any]:
     """The partitions of `X` with the rows of the others that stand beside them.
 
     Returns
@@ -54,7 +56,9 @@ def pieces_of(X: Any, y: Any, qid: Any, sample_weight: Any) -> list[Any]:
             f"{tables.QUERY_COLUMN!r}"
         )
     frames, arrays = {}, {}
-    for name, values in {"X": X, "y": y, "qid": qid, "sample_weight": sample_weight}.items():
+    given = {"X": X, "y": y, "qid": qid}
+    given |= {"sample_weight": sample_weight, "document_weight": document_weight}
+    for name, values in given.items():
         if isinstance(values, da.Array):
             arrays[name] = values if name == "X" else _cut_as(X, name, values)
         elif values is not None:

@@ -93,6 +93,7 @@ class Ranker(SolverEstimator):
         *,
         qid: Any = None,
         sample_weight: Any = None,
+        document_weight: Any = None,
         init: Any = None,
         callbacks: Any = None,
         verbose: bool | int = False,
@@ -119,6 +120,8 @@ class Ranker(SolverEstimator):
         sample_weight : Array or Series of shape (n_samples,), optional
             Constant within a query. With Dask Arrays it may be one a query, also an array in this
             process, where the rows of a query stand together.
+        document_weight : Array or Series of shape (n_samples,), optional
+            Of rows, as of `rankplug.Ranker.fit`.
         init, callbacks, verbose
             As of `rankplug.Ranker.fit`. XGBoost calls callbacks at the end only.
 
@@ -133,7 +136,7 @@ class Ranker(SolverEstimator):
         for name in _FITTED:
             self.__dict__.pop(name, None)
         solver = self._new_solver()
-        with self._open(X, y, qid, sample_weight) as data:
+        with self._open(X, y, qid, sample_weight, document_weight) as data:
             if lacks_queries(X, qid) and not solver.tags.one_query:
                 warn_of_one_query(data.n_samples, stacklevel=2)
             result = solver.solve(
@@ -193,10 +196,11 @@ class Ranker(SolverEstimator):
         return {**super().__getstate__(), "client": None}
 
     def _open(
-        self, X: Any, y: Any, qid: Any, sample_weight: Any
+        self, X: Any, y: Any, qid: Any, sample_weight: Any, document_weight: Any = None
     ) -> AbstractContextManager[ClusterData]:
         """The data, forgotten by the cluster at the end if they are not the caller's."""
-        return open_data(X, y, qid, sample_weight, client=self.client, timeout=self.timeout)
+        options = {"client": self.client, "timeout": self.timeout}
+        return open_data(X, y, qid, sample_weight, document_weight, **options)
 
 
 def _predict_lazily(model: Model, X: Any) -> Any:

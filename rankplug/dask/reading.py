@@ -50,7 +50,14 @@ class Crossing:
 
 
 def read_partition(
-    number: int, X: Any, y: Any, qid: Any, sample_weight: Any, *, stand_together: bool = False
+    number: int,
+    X: Any,
+    y: Any,
+    qid: Any,
+    sample_weight: Any,
+    document_weight: Any = None,
+    *,
+    stand_together: bool = False,
 ) -> RankingData | Refusal | None:
     """A task: check the rows of a partition; None if it has none.
 
@@ -59,9 +66,10 @@ def read_partition(
     if X.shape[0] == 0 and len(y) == 0:
         return None
     try:
-        for name, values in (("y", y), ("qid", qid), ("sample_weight", sample_weight)):
+        weights = {"sample_weight": sample_weight, "document_weight": document_weight}
+        for name, values in {"y": y, "qid": qid, **weights}.items():
             _require_same_order(name, values, X)
-        data = RankingData.from_arrays(X, y, qid, sample_weight=sample_weight)
+        data = RankingData.from_arrays(X, y, qid, **weights)
     except DataError as error:
         return Refusal(f"partition {number}: {error}")
     if stand_together and data.order is not None:
@@ -132,6 +140,7 @@ def assemble(
         rows.relevance,
         rows.qid,
         sample_weight=rows.row_weight,
+        document_weight=rows.document_weight,
         feature_names=rows.feature_names,
         categories=rows.categories,
     )

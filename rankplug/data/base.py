@@ -130,6 +130,11 @@ class PreferenceData(ABC):
         return None
 
     @property
+    def weighs_documents(self) -> bool:
+        """Whether single items of examples have weights of their own."""
+        return False
+
+    @property
     @abstractmethod
     def n_examples(self) -> int:
         """Number of queries or instances."""

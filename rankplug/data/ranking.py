@@ -65,6 +65,8 @@ class RankingData(PreferenceData):
         them, so that they stand beside their predictions.
     zero_based : bool
         Whether the indices of the svmlight text that they were read from begin at 0.
+    document_weight : float64 ndarray of shape (n_samples,) or None
+        How much the pairs of each row count, beside what those of its query do; None means 1 each.
     """
 
     task: ClassVar[Task] = "query-document"
@@ -82,6 +84,7 @@ class RankingData(PreferenceData):
     id_columns: tuple[str, ...] = ()
     zero_based: bool = False
     categories: Categories = field(default_factory=dict)
+    document_weight: NDArray[np.float64] | None = None
 
     @classmethod
     def from_arrays(
@@ -92,6 +95,7 @@ class RankingData(PreferenceData):
         *,
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        document_weight: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         categories: Categories | None = None,
         category_numbers: bool = False,
@@ -112,6 +116,10 @@ class RankingData(PreferenceData):
         sample_weight : array-like of shape (n_samples,) or (n_queries,), optional
             Non-negative weights of rows, constant within a query: pairs take their query's. Or
             one for each query, where the rows of a query stand together.
+        document_weight : array-like of shape (n_samples,), optional
+            Non-negative weights of rows, which may differ within a query: what the pairs of a row
+            count, such as one over the chance that its position was looked at. Solvers say how
+            a pair takes them, or refuse them.
         feature_names : sequence of str, optional
             Taken from the table's columns where `X` is a table.
         categories : mapping of int to tuple, optional
@@ -141,14 +149,23 @@ class RankingData(PreferenceData):
         query_ptr, query_ids, order = group_queries(qid, n_samples)
         if order is not None:
             matrix, relevance = matrix[order], relevance[order]
+        of_rows = None
+        if document_weight is not None:
+            of_rows = _document_weight(document_weight, n_samples)
+            of_rows = of_rows if order is None else of_rows[order]
         weight = None
         if sample_weight is not None:
             weight = _query_weight(sample_weight, query_ptr, query_ids, order)
         data = cls(
             matrix, relevance, query_ptr, query_ids, weight, names, order,
-            query_column=name, categories=found,
+            query_column=name, categories=found, document_weight=of_rows,
         )  # fmt: skip
         return data.noting_missing(has_missing)
+
+    @property
+    def weighs_documents(self) -> bool:
+        """Whether rows have weights of their own."""
+        return self.document_weight is not None
 
     @property
     def n_queries(self) -> int:
@@ -182,8 +199,8 @@ class RankingData(PreferenceData):
 
     @property
     def structure(self) -> tuple[NDArray[Any], ...]:
-        """Where the queries start and, if it is given, their weight."""
-        given = (self.query_ptr, self.query_weight)
+        """Where the queries start and, if they are given, the weights of queries and rows."""
+        given = (self.query_ptr, self.query_weight, self.document_weight)
         return tuple(array for array in given if array is not None)
 
     @cached_property
@@ -251,12 +268,18 @@ class RankingData(PreferenceData):
         weight = self.row_weight
         if weight is not None and not weight[1:][pairs].any():
             raise no_pairs_count()
+        if self.document_weight is not None:
+            lowest = np.minimum.reduceat(self.relevance, self.query_ptr[:-1])
+            counted = self.document_weight > 0
+            counted &= (self.weights > 0)[self.row_query]
+            if not np.any(counted & (self.relevance > lowest[self.row_query])):
+                raise no_pairs_count("document_weight is zero for every row above another one")
 
     def __sizeof__(self) -> int:
         """Bytes of the arrays in memory; those that are mapped from a file take none."""
         X: Any = self.X
         features = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-        others = (self.relevance, self.query_ptr, self.query_ids, self.query_weight, self.order)
+        others = (self.relevance, *self.structure, self.query_ids, self.order)
         return sum(
             array.nbytes
             for array in (*features, *others)
@@ -289,6 +312,7 @@ class RankingData(PreferenceData):
             id_columns=self.id_columns,
             zero_based=self.zero_based,
             categories=self.categories,
+            document_weight=None if self.document_weight is None else self.document_weight[rows],
         )
         return taken if self.has_missing else taken.noting_missing(False)
 
@@ -311,8 +335,18 @@ class RankingData(PreferenceData):
             id_columns=parts[0].id_columns,
             zero_based=parts[0].zero_based,
             categories=cls._same_categories(parts),
+            document_weight=cls._stack_document_weights(parts),
         )
         return stacked._noting_parts(parts)
+
+    @staticmethod
+    def _stack_document_weights(parts: Sequence[RankingData]) -> NDArray[np.float64] | None:
+        """Those of the rows of all parts, 1 where a part has none; None if none has."""
+        given = [part.document_weight for part in parts]
+        if all(weight is None for weight in given):
+            return None
+        pairs = zip(parts, given, strict=True)
+        return np.concatenate([np.ones(part.n_samples) if w is None else w for part, w in pairs])
 
 
 def no_pairs(n_samples: int, n_queries: int) -> DataError:
@@ -324,11 +358,9 @@ def no_pairs(n_samples: int, n_queries: int) -> DataError:
     )
 
 
-def no_pairs_count() -> DataError:
+def no_pairs_count(why: str = "sample_weight is zero for every query that has one") -> DataError:
     """The error that what could be learnt from has no weight."""
-    return DataError(
-        "no preference pair counts: sample_weight is zero for every query that has one"
-    )
+    return DataError(f"no preference pair counts: {why}")
 
 
 def _pair_counts(relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -379,3 +411,11 @@ def _query_weight(
             "a query, because a pair of rows takes the weight of its query"
         )
     return first
+
+
+def _document_weight(values: ArrayLike, n_samples: int) -> NDArray[np.float64]:
+    """The weights of rows, checked."""
+    weight = real_vector(values, "document_weight", n_samples)
+    if np.any(weight < 0):
+        raise DataError(f"document_weight is negative at row {np.flatnonzero(weight < 0)[0]}")
+    return weight

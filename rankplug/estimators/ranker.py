@@ -64,7 +64,7 @@ class Ranker(SolverEstimator):
 
     __metadata_request__fit = dict.fromkeys(
         (
-            *("qid", "group", "sample_weight", "eval_set", "eval_qid"),
+            *("qid", "group", "sample_weight", "document_weight", "eval_set", "eval_qid"),
             *("init", "callbacks", "verbose"),
         ),
         True,
@@ -87,6 +87,7 @@ class Ranker(SolverEstimator):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        document_weight: ArrayLike | None = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         init: Any = None,
@@ -109,6 +110,9 @@ class Ranker(SolverEstimator):
         sample_weight : array-like of shape (n_samples,) or (n_queries,), optional
             Constant within a query: pairs take the weight of their query. Or one a query, where
             the rows of a query stand together.
+        document_weight : array-like of shape (n_samples,), optional
+            How much the pairs of each row count, which may differ within a query, see
+            `RankingData.from_arrays`; solvers that cannot use it refuse it.
         eval_set : (X, y) or [(X, y), ...], optional
             Validation data, measured each iteration in `evals_result_`. Solvers that stop early do
             it by the last of several.
@@ -131,7 +135,8 @@ class Ranker(SolverEstimator):
         """
         solver, init = self._new_solver(), model_to_go_on_from(init)
         callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set, eval_qid)
-        data = self._data(X, y, qid, group=group, sample_weight=sample_weight)
+        weights = {"sample_weight": sample_weight, "document_weight": document_weight}
+        data = self._data(X, y, qid, group=group, **weights)
         if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
             warnings.warn(
                 f"neither qid nor group is given: all {data.n_samples} rows are ranked as one "

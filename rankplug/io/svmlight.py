@@ -183,8 +183,11 @@ def write_svmlight(data: RankingData, stream: BinaryIO) -> None:
     wrong = [value for value in ids if not re.fullmatch(r"[^\s#]+", value, re.ASCII)]
     if wrong:
         raise DataError(f"query id {wrong[0]!r} is empty or holds a blank or #: write CSV instead")
-    if data.query_weight is not None:
-        raise DataError("svmlight files cannot hold query weights: write CSV or Parquet instead")
+    for what, weight in (("query", data.query_weight), ("document", data.document_weight)):
+        if weight is not None:
+            raise DataError(
+                f"svmlight files cannot hold {what} weights: write CSV or Parquet instead"
+            )
     for q, query_id in enumerate(ids):
         for row in range(data.query_ptr[q], data.query_ptr[q + 1]):
             indices, values = _elements(data.X, row)

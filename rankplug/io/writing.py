@@ -17,13 +17,15 @@ from rankplug.io.files import format_to_write, replacing, text_suffix
 from rankplug.io.svmlight import write_svmlight
 
 _WEIGHT = "weight"
+_DOCUMENT_WEIGHT = "document_weight"
 
 
 def write_data(data: RankingData, path: str | os.PathLike[str]) -> None:
     """Write data to a file, whole or not at all; an earlier file of that name is replaced.
 
     Rows stand in the order of `data`, queries together. All numbers are read back as they were,
-    bit by bit. Tables get the columns "label", "qid", "weight" (if there are weights) and one a
+    bit by bit. Tables get the columns "label", "qid", "weight" and "document_weight" (if there are
+    weights of queries, and of rows) and one a
     feature, called f1, f2, ... if features have no names.
 
     Parameters
@@ -57,8 +59,8 @@ def _table(data: RankingData) -> Any:
         raise DataError("sparse features cannot be written as a table: write svmlight text")
     names = data.feature_names or [f"f{j + 1}" for j in range(data.n_features)]
     columns = {DEFAULT_LABEL: data.relevance, DEFAULT_QID: data.qid}
-    if (weight := data.row_weight) is not None:
-        columns[_WEIGHT] = weight
+    weights = {_WEIGHT: data.row_weight, _DOCUMENT_WEIGHT: data.document_weight}
+    columns |= {name: values for name, values in weights.items() if values is not None}
     taken = sorted(set(names) & set(columns))
     if taken:
         raise DataError(f"features called {', '.join(taken)}: these names have another meaning")

@@ -88,6 +88,8 @@ class RemoteRankingData(ABC):
         Of features, as of `RankingData`.
     query_column : str or None
         The column that held the query ids, if it had a name.
+    weighs_documents : bool
+        Whether rows have weights.
     n_labels : None
         Rows themselves are ranked.
     """
@@ -100,6 +102,7 @@ class RemoteRankingData(ABC):
     has_missing: bool = False
     categories: Mapping[int, tuple[Any, ...]] = MappingProxyType({})
     query_column: str | None = None
+    weighs_documents: bool = False
 
     @abstractmethod
     def require_pairs(self) -> None:

@@ -23,6 +23,7 @@ from rankplug.shards import RemoteRankingData
 from rankplug.solver.inputs import (
     AnyData,
     Data,
+    check_document_weights,
     check_kinds,
     check_kinds_beside,
     check_validation,
@@ -116,6 +117,10 @@ class Solver(Declared, ABC):
         """Whether features may be missing (NaN) with these parameters; by default as tagged."""
         return self.tags.missing_values
 
+    def takes_document_weights(self) -> bool:
+        """Whether rows may have weights with these parameters; by default as tagged."""
+        return self.tags.document_weights
+
     def describe_objective(self) -> Objective | None:
         """What is minimised with these parameters; None where nothing stated is.
 
@@ -204,6 +209,7 @@ class Solver(Declared, ABC):
         else:
             self._check_local(data)
         check_kinds(self, data)
+        check_document_weights(self, data)
         data.require_pairs()
 
     def _check_remote(self, data: RemoteRankingData) -> None:

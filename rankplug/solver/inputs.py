@@ -42,6 +42,16 @@ def check_validation(data: AnyData, valid: Data | None) -> None:
         )
 
 
+def check_document_weights(solver: Any, data: AnyData) -> None:
+    """Refuse weights of rows unless the solver uses them."""
+    if data.weighs_documents and not solver.takes_document_weights():
+        raise DataError(
+            f"{solver.name} takes no weights of rows, but the data have some (document_weight): "
+            "leave them out, or take a solver that uses them, such as 'tree-tron' or "
+            "'cutting-plane'; weights of queries are sample_weight"
+        )
+
+
 def check_kinds(solver: Any, data: AnyData, hold: str = "the data hold") -> None:
     """Refuse features that are missing, or categories, unless the solver can do with them."""
     pipeline = "make_pipeline({}, Ranker(...))"

@@ -57,6 +57,9 @@ class SolverTags:
     distributed : bool
         Takes `RemoteRankingData`, as it sees data through `rankplug.objectives.open_pairs` only, or
         knows how to work on a cluster.
+    document_weights : bool
+        Uses the weights of rows (`RankingData.document_weight`); the others refuse data that have
+        some. Where that depends on parameters, `Solver.takes_document_weights` says it.
     learns : bool
         Ranks well what can be learned; False for sanity rankers.
     requires : tuple of str
@@ -77,6 +80,7 @@ class SolverTags:
     missing_values: bool = False
     categories: bool = False
     distributed: bool = False
+    document_weights: bool = False
     learns: bool = True
     requires: tuple[str, ...] = ()
 

@@ -27,6 +27,7 @@ class Problem:
     y: NDArray[np.float64]
     qid: NDArray[np.int64] | None
     sample_weight: NDArray[np.float64] | None = None
+    document_weight: NDArray[np.float64] | None = None
 
     @property
     def queries(self) -> NDArray[np.int64]:
@@ -39,9 +40,11 @@ class Problem:
         features = self.X if X is None else X
         if self.qid is None:
             return LabelRankingData.from_arrays(features, self.y, feature_names=names)
-        return RankingData.from_arrays(
-            features, self.y, self.qid, sample_weight=self.sample_weight, feature_names=names
-        )
+        weights: dict[str, Any] = {
+            "sample_weight": self.sample_weight,
+            "document_weight": self.document_weight,
+        }
+        return RankingData.from_arrays(features, self.y, self.qid, **weights, feature_names=names)
 
     def rows(self, index: NDArray[Any]) -> Problem:
         """The problem of some of its rows, in that order."""
@@ -85,6 +88,15 @@ def make_problem(task: Task, *, noise: float = 1.0, seed: int = 0) -> Problem:
     X[:, 1] = 0.0
     utility = X @ rng.normal(size=(5, *labels)) + noise * rng.normal(size=(n_samples, *labels))
     return Problem(X, np.digitize(utility, [-1.0, 1.0]).astype(np.float64), qid)
+
+
+def list_pairs(problem: Problem, weight: NDArray[np.float64]) -> Problem:
+    """Every pair of a problem as a query of its own, with the weight of its preferred row."""
+    y, qid = problem.y, problem.queries
+    above, below = np.nonzero((qid[:, None] == qid) & (y[:, None] > y) & (weight[:, None] > 0))
+    rows = np.column_stack((above, below)).ravel()
+    pair = np.repeat(np.arange(len(above)), 2)
+    return Problem(problem.X[rows], y[rows], pair, np.repeat(weight[above], 2))
 
 
 def pair_accuracy(problem: Problem, scores: NDArray[np.float64]) -> float:

@@ -15,7 +15,14 @@ from scipy import sparse
 from rankplug.exceptions import DataError
 from rankplug.models import load_model
 from rankplug.solver import Progress, Task
-from rankplug.testing.cases import Case, assert_close, expect_refusal, list_arrays, make_problem
+from rankplug.testing.cases import (
+    Case,
+    assert_close,
+    expect_refusal,
+    list_arrays,
+    list_pairs,
+    make_problem,
+)
 
 
 def nothing_is_modified(case: Case) -> None:
@@ -126,6 +133,20 @@ def weight_two_repeats_a_query(case: Case) -> None:
     repeated = problem.rows(np.concatenate((np.arange(len(double)), np.flatnonzero(double))))
     repeated.queries[len(double) :] += 1 + problem.queries.max()
     case.expect_same_solution(weighted.data(), repeated.data())
+
+
+def document_weights_are_used_or_refused(case: Case) -> None:
+    """Weights of rows count as in a list of the weighted pairs, or are refused."""
+    problem = case.problem()
+    weight = np.random.default_rng(4).integers(0, 4, len(problem.y)).astype(np.float64)
+    data = replace(problem, document_weight=weight).data()
+    if not case.solver.takes_document_weights():
+        message = expect_refusal(DataError, case.solver.solve, data)
+        assert "document_weight" in message, f"document_weight is not named in: {message}"
+    elif case.solver.tags.exact:
+        case.expect_same_solution(data, list_pairs(problem, weight).data())
+    else:
+        case.scores(data, problem)
 
 
 def any_real_relevance_is_taken(case: Case) -> None:

@@ -110,6 +110,7 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (data.silent_rows_change_nothing, _is_exact),
     (data.weight_zero_drops_a_query, _has_weights),
     (data.weight_two_repeats_a_query, _has_weights),
+    (data.document_weights_are_used_or_refused, lambda case: case.task == "query-document"),
     (data.any_real_relevance_is_taken, _always),
     (data.no_preference_is_refused, _always),
     (data.foreign_data_are_refused, _always),

@@ -85,6 +85,7 @@ def tune(
     qid: ArrayLike | None = None,
     group: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    document_weight: ArrayLike | None = None,
     metric: str = "ndcg@10",
     valid: Data | None = None,
     folds: int = 5,
@@ -121,7 +122,7 @@ def tune(
     y : array-like, optional
         The target, if `data` are features: one relevance a row for `RankingData`; for
         `LabelRankingData` one a label, or the class.
-    qid, group, sample_weight : array-like, optional
+    qid, group, sample_weight, document_weight : array-like, optional
         As of `rankplug.Ranker.fit`, with `y`.
     metric : str
         Name of `rankplug.metrics`; its value over the held-out queries of all folds counts.
@@ -212,7 +213,16 @@ def tune(
         raise ParameterError("tune: give n_trials, timeout, or both")
     task_name = getattr(solver, "task", None)
     solver = _copy_solver(solver)
-    data = _ranking_data(solver, task_name, data, y, qid, group, sample_weight)
+    data = _ranking_data(
+        solver,
+        task_name,
+        data,
+        y,
+        qid=qid,
+        group=group,
+        sample_weight=sample_weight,
+        document_weight=document_weight,
+    )
     if impute == "none":
         solver.check(data)
     check_validation(data, valid)
@@ -264,17 +274,8 @@ def _copy_solver(solver: str | Solver | _Estimator) -> Solver:
     return make_solver(found) if isinstance(found, str) else clone(found)
 
 
-def _ranking_data(
-    solver: Solver,
-    task: Task | None,
-    data: Any,
-    y: Any,
-    qid: ArrayLike | None,
-    group: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-) -> Data:
+def _ranking_data(solver: Solver, task: Task | None, data: Any, y: Any, **of_queries: Any) -> Data:
     """The data, made of features and target unless they are given whole."""
-    of_queries: dict[str, Any] = {"qid": qid, "group": group, "sample_weight": sample_weight}
     given = {name: value for name, value in of_queries.items() if value is not None}
     if isinstance(data, RankingData | LabelRankingData):
         if y is not None or given:
@@ -294,7 +295,7 @@ def _ranking_data(
             raise ParameterError(f"tune: label ranking has no {', '.join(given)}")
         return LabelRankingData.from_arrays(data, y)
     made = RankingData.from_arrays(data, y, **given)
-    if made.n_queries == 1 and group is None and not solver.tags.one_query:
+    if made.n_queries == 1 and "group" not in given and not solver.tags.one_query:
         raise DataError(
             f"tune: all {made.n_samples} rows are one query, of which there are no folds: pass "
             "qid=..., or a table with a column 'qid'; if they are one, say so by "

@@ -79,7 +79,8 @@ def test_pair_counts_of_a_million_rows_do_not_overflow(levels):
 
 @given(qids, st.lists(st.integers(0, 4), min_size=1, max_size=6))
 def test_take_queries(qid, positions):
-    data = ranking(qid, sample_weight=np.array(qid) + 1.0)
+    data = ranking(qid, sample_weight=np.array(qid) + 1.0, document_weight=np.arange(len(qid)))
+    np.testing.assert_array_equal(data.restore(data.document_weight), np.arange(len(qid)))
     chosen = [position % data.n_queries for position in positions]
     part = data.take_queries(chosen)
     expected = [row for q in chosen for row in range(*data.query_ptr[q : q + 2])]
@@ -87,6 +88,10 @@ def test_take_queries(qid, positions):
     np.testing.assert_array_equal(part.X, data.X[expected])
     np.testing.assert_array_equal(part.query_ids, data.query_ids[chosen])
     np.testing.assert_array_equal(part.query_weight, data.query_weight[chosen])
+    np.testing.assert_array_equal(part.document_weight, data.document_weight[expected])
+    both = RankingData.stack([part, part.with_facts(document_weight=None)])
+    filled = np.append(part.document_weight, np.ones(part.n_samples))
+    np.testing.assert_array_equal(both.document_weight, filled)
 
 
 def test_take_queries_of_sparse_data_keeps_names_and_format():
@@ -333,6 +338,10 @@ invalid_arguments = {
     "group negative": ({"group": [4, -1]}, "query sizes"),
     "weight varies": ({"qid": [7, 8, 8], "sample_weight": [1, 2, 3]}, "varies within query .*8"),
     "weight negative": ({"sample_weight": [-1, -1, -1]}, "negative at row 0"),
+    "document weight": ({"document_weight": [1, -2, 1]}, "document_weight is negative at row 1"),
+    "document NaN": ({"document_weight": [1, np.nan, 1]}, "document_weight.*row 1"),
+    "document infinite": ({"document_weight": [np.inf, 1, 1]}, "document_weight.*row 0"),
+    "document short": ({"document_weight": [1, 2]}, "document_weight has 2 values"),
     "weight short": ({"sample_weight": [1]}, "sample_weight has 1 values"),
     "names": ({"feature_names": ["a"]}, "1 feature names for 3 columns"),
 }
