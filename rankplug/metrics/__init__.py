@@ -28,6 +28,9 @@ trec_eval, ir_measures, ranx and scikit-learn spell them (`rankplug.metrics.name
 ``pairwise_accuracy``  `PairwiseAccuracy`: over all pairs of all queries
 ``kendall_tau``        `KendallTau`
 ``top1_error``         `TopOneError`
+``ips_dcg@k``          `IpsDcg`: counterfactual, of clicks (`rankplug.clicks`)
+``snips_dcg@k``        `SnipsDcg`: the same, self-normalised
+``average_rank``       `AverageRank` of what was clicked
 =====================  =============================================================
 
 Some options are the same everywhere. ``k``: the cutoff; without it all documents count.
@@ -43,6 +46,7 @@ left out of the mean), 0 or 1.
 from rankplug.metrics.base import Metric
 from rankplug.metrics.binary import Auc, AveragePrecision, PosAtTop, Precision, Recall
 from rankplug.metrics.cascade import ExpectedReciprocalRank, Hit, ReciprocalRank
+from rankplug.metrics.counterfactual import AverageRank, IpsDcg, SnipsDcg
 from rankplug.metrics.evaluation import (
     Measured,
     confidence_interval,
@@ -79,8 +83,10 @@ __all__ = [
     "METRICS",
     "Auc",
     "AveragePrecision",
+    "AverageRank",
     "ExpectedReciprocalRank",
     "Hit",
+    "IpsDcg",
     "KendallTau",
     "MeanNdcg",
     "Measured",
@@ -94,6 +100,7 @@ __all__ = [
     "RankingScorer",
     "Recall",
     "ReciprocalRank",
+    "SnipsDcg",
     "Summary",
     "SummarySettings",
     "TopOneError",

@@ -10,6 +10,7 @@ from rankplug.exceptions import ParameterError, UnknownNameError
 from rankplug.metrics.base import Metric
 from rankplug.metrics.binary import Auc, AveragePrecision, PosAtTop, Precision, Recall
 from rankplug.metrics.cascade import ExpectedReciprocalRank, Hit, ReciprocalRank
+from rankplug.metrics.counterfactual import AverageRank, IpsDcg, SnipsDcg
 from rankplug.metrics.gain import MeanNdcg, Ndcg
 from rankplug.metrics.pairs import KendallTau, PairwiseAccuracy, TopOneError
 from rankplug.parameters import Optional
@@ -30,6 +31,9 @@ METRICS: dict[str, type[Metric]] = {
         PairwiseAccuracy,
         KendallTau,
         TopOneError,
+        IpsDcg,
+        SnipsDcg,
+        AverageRank,
     )
 }
 """All metrics by name."""

@@ -180,9 +180,9 @@ def test_names_for_logs_hold_only_what_mlflow_accepts():
     assert len(set(log_names)) == len(names)
 
 
-def test_only_errors_are_better_when_smaller():
+def test_only_errors_and_ranks_are_better_when_smaller():
     smaller = [name for name, metric in METRICS.items() if not metric.greater_is_better]
-    assert smaller == ["top1_error"]
+    assert smaller == ["top1_error", "average_rank"]
 
 
 def test_own_metrics_are_accepted():
