@@ -14,7 +14,7 @@ from rankplug.objectives import TopProblem
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.optim.bracket import Bracket, Certified, Vector
 from rankplug.parameters import Positive, Real
-from rankplug.solver import Monitor, SolverResult, TopSolver
+from rankplug.solver import Candidate, Monitor, SolverResult, TopSolver
 from rankplug.system.interruption import Overdue
 from rankplug_plugins.a2dm2.split import TopSplit
 
@@ -186,13 +186,14 @@ class _Run:
         solver, bracket = self._solver, self.bracket
         if not np.isfinite(step.primal_residual + step.dual_residual):
             raise FloatingPointError(f"it diverges with rho={rho:.3g} (lower rho)")
-        value = self._look_at(step)
+        w, value = self._look_at(step)
         last = self.n_iter == solver.max_iter
         if last or self.n_iter % _BOUND_EVERY == 0:
             self._bound(step)
         going = self._monitor.report(
             self.n_iter,
             model=lambda: LinearModel(self.result.w),
+            iterate=Candidate(lambda: LinearModel(w), value),
             objective=value,
             duality_gap=bracket.difference,
             primal_residual=step.primal_residual,
@@ -220,8 +221,8 @@ class _Run:
         ratio = max(primal, tiny) / max(dual, tiny)
         return min(max(math.sqrt(ratio), 1.0 / _MOST_CHANGE), _MOST_CHANGE)
 
-    def _look_at(self, step: Iterate) -> float:
-        """Keep the weights where they are the best; their value of (11)."""
+    def _look_at(self, step: Iterate) -> tuple[Vector, float]:
+        """The weights and their value of (11); they are kept where they are the best."""
         split = self._split
         w = step.x[: split.n_weights].copy()
         value: float = split.problem.value(split.lam, w, *split.scores(step.x, step.Ax))
@@ -229,7 +230,7 @@ class _Run:
         self.bracket.offer(w, value)
         self._own.offer(w, own)
         self._iterate.offer(w, own)
-        return value
+        return w, value
 
     def _bound(self, step: Iterate) -> None:
         """Raise the lower bounds by the multipliers."""

@@ -16,7 +16,7 @@ from rankplug.exceptions import DataError, ParameterError, RankplugError
 from rankplug.models import Model
 from rankplug.parameters import Count, Integer, OpenParameters, Parameter, Real, Threads
 from rankplug.shards import RemoteRankingData
-from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult
+from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, require_validation
 from rankplug.system.cores import available_cores, survive_forks
 from rankplug_plugins.boosting.constraints import read_constraints
 from rankplug_plugins.boosting.open_parameters import LibraryParameters, first_sentence
@@ -208,16 +208,7 @@ class BoostedTrees(Solver):
         """Return the validation data if they are to be used, checked."""
         if self.early_stopping_rounds is None:
             return None
-        if valid is None:
-            raise ParameterError(
-                f"early_stopping_rounds={self.early_stopping_rounds} needs validation data: pass "
-                "valid to solve (eval_set to fit), or set early_stopping_rounds=None"
-            )
-        try:
-            valid.require_pairs()
-        except DataError as error:
-            raise DataError(f"validation data: {error}") from None
-        return valid
+        return require_validation(self.early_stopping_rounds, valid)
 
     @contextmanager
     def _translate_errors(self, monitor: Monitor) -> Iterator[None]:

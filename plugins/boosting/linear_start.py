@@ -94,7 +94,8 @@ class LinearThenBoost(XGBoostAllPairs):
         if init is not None:
             return self._go_on(data, init, monitor, rng, valid)
         solver = self._linear_solver()
-        linear = solver.solve(data, random_state=rng, time_limit=monitor.time_limit)
+        held = valid if solver.uses_validation() else None
+        linear = solver.solve(data, valid=held, random_state=rng, time_limit=monitor.time_limit)
         start = linear.model
         if not isinstance(start, LinearModel):
             raise ParameterError(

@@ -214,7 +214,7 @@ class _Ascent:
         """Ascend, and certify what was reached, unless interrupted where that takes long."""
         n_epochs, status = self._ascend(tol, most_epochs, monitor)
         return SolverResult(
-            model=self._weights.model(),
+            model=self._weights.model(last=True),
             status=status,
             objective=self._primal if self._certified else None,
             duality_gap=self._gap if self._certified else None,

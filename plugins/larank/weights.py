@@ -64,10 +64,10 @@ class LinearWeights:
         """Squared norm of the weights."""
         return float(np.vdot(self.scores.weights, self.scores.weights))
 
-    def model(self) -> Model:
-        """The model with these weights."""
+    def model(self, *, last: bool = False) -> Model:
+        """The model with these weights; the last one is no copy of them."""
         if isinstance(self._data, LabelRankingData):
-            return LabelLinearModel(self._by_feature().T, self._data.labels, copy=False)
+            return LabelLinearModel(self._by_feature().T, self._data.labels, copy=not last)
         return LinearModel(self._by_feature().ravel())
 
     def _by_feature(self) -> NDArray[np.float64]:
@@ -163,7 +163,7 @@ class KernelWeights:
         """Squared norm of the weights."""
         return float(np.vdot(self._net(), self.of_items().reshape(self._X.shape[0], -1)))
 
-    def model(self) -> Model:
+    def model(self, *, last: bool = False) -> Model:
         """The model with these weights."""
         net = self._net()
         used = np.flatnonzero(net.any(axis=1))

@@ -188,7 +188,7 @@ class CSearch:
         sign = 1.0 if metric.greater_is_better else -1.0
         last, best_score, since = None, -np.inf, 0
         for k, C in enumerate(self._Cs):
-            last = self._solve(mapped.data, float(C), last)
+            last = self._solve(mapped.data, held, float(C), last)
             self.n_passes += last.n_passes
             score = measure_data(held, last.model.predict(held.X), metric)[str(metric)].mean()
             if math.isnan(score):
@@ -208,7 +208,7 @@ class CSearch:
             if not going or since >= _PATIENCE or self._is_overdue():
                 return
 
-    def _solve(self, data: Data, C: float, last: SolverResult | None) -> SolverResult:
+    def _solve(self, data: Data, held: Data, C: float, last: SolverResult | None) -> SolverResult:
         solver = clone(self._solver).set_params(C=C)
         tol = solver.get_params(deep=False).get("tol")
         if tol is not None:
@@ -219,7 +219,11 @@ class CSearch:
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", DataWarning)
             found: SolverResult = solver.solve(
-                data, init=init, callback=self._is_over, random_state=self._rng
+                data,
+                valid=held if solver.uses_validation() else None,
+                init=init,
+                callback=self._is_over,
+                random_state=self._rng,
             )
         return found
 

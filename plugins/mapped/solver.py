@@ -214,11 +214,11 @@ class Mapped(Solver):
             inner.set_params(C=search.best_c / _unit_c(inner, train) * _unit_c(inner, data))
             if train is data:
                 start = search.best if inner.tags.warm_start else None
-                result = _solve_within(inner, mapped, monitor, rng, start)
+                result = _solve_within(inner, mapped, monitor, rng, valid, start)
                 return _as_result(result, mapped, n_passes + result.n_passes, monitor)
         limit = time_of_map(monitor, searched=False)
         mapped = map_data(maps, data, valid, rng, compact, limit)
-        result = _solve_within(inner, mapped, monitor, rng)
+        result = _solve_within(inner, mapped, monitor, rng, valid)
         return _as_result(result, mapped, n_passes + result.n_passes, monitor)
 
     def _solve_path(
@@ -272,9 +272,11 @@ def _solve_within(
     mapped: MappedData,
     monitor: Monitor,
     rng: np.random.Generator,
+    valid: Data | None,
     start: SolverResult | None = None,
 ) -> SolverResult:
     """Solve, reporting each iteration; one step is made even if it is time to stop."""
+    held = mapped.of(valid) if valid is not None and inner.uses_validation() else None
     n_before = int(monitor.history[-1]["n_iter"]) + 1 if monitor.history else 0
     watched = mapped.watched(monitor)
 
@@ -290,10 +292,14 @@ def _solve_within(
     if monitor.interruption is None and is_overdue(monitor):
         monitor.interruption = "time_limit"
     if monitor.interruption is None and not interrupted():
-        return inner.solve(mapped.data, init=start, random_state=rng, callback=report)
+        return inner.solve(mapped.data, valid=held, init=start, random_state=rng, callback=report)
     with stopped_by(lambda: False):
         return inner.solve(
-            mapped.data, init=start, random_state=rng, callback=lambda step: step.n_iter > 0
+            mapped.data,
+            valid=held,
+            init=start,
+            random_state=rng,
+            callback=lambda step: step.n_iter > 0,
         )
 
 
@@ -306,8 +312,9 @@ def _as_result(
 ) -> SolverResult:
     """The result with the whole model, and what all solves took."""
     n_iter = int(monitor.history[-1]["n_iter"]) if monitor.history else result.n_iter
+    best = None if result.best_iter is None else n_iter - result.n_iter + result.best_iter
     model = MappedModel(mapped.map, result.model)
-    return replace(result, model=model, n_iter=n_iter, n_passes=n_passes)
+    return replace(result, model=model, n_iter=n_iter, n_passes=n_passes, best_iter=best)
 
 
 def _unit_c(solver: Solver, data: PreferenceData) -> float:

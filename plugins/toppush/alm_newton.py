@@ -75,6 +75,7 @@ def _iterate(
         going = report(
             state.n_steps,
             w=bracket.w,
+            iterate=(state.w, state.value),
             objective=bracket.objective,
             duality_gap=bracket.difference,
             penalty=state.penalty,
@@ -101,11 +102,11 @@ def _iterate(
         if length < _FULL_ENOUGH:
             decrement = math.inf
         n_inner += 1
-        bracket.offer(state.w, state.objective())
+        bracket.offer(state.w, state.value)
 
 
 class _State:
-    """The current point with its scores and multipliers."""
+    """The current point with its scores and multipliers; `value` is that of P, 1 at first."""
 
     def __init__(self, problem: TopProblem, lam: float) -> None:
         self.problem = problem
@@ -114,6 +115,7 @@ class _State:
         self.n_steps = 0
         self.n_passes = 0.0
         self.w = np.zeros(problem.n_features)
+        self.value = 1.0
         self.t = np.zeros(problem.n_queries)
         self.pos_scores = np.zeros(len(problem.weight))
         self.neg_scores = np.zeros(int(problem.neg_ptr[-1]))
@@ -126,10 +128,6 @@ class _State:
         """The penalty of each negative: constant in a query."""
         sigma: Vector = self.penalty * self._curvature
         return sigma
-
-    def objective(self) -> float:
-        """P at the current weights."""
-        return self.problem.value(self.lam, self.w, self.pos_scores, self.neg_scores)
 
     def differentiate(self) -> None:
         """Gradient of Phi and what its Hessian needs; one pass over the features."""
@@ -181,6 +179,7 @@ class _State:
         self.pos_scores = self.pos_scores + length * line.pos_scores
         self.neg_scores = self.neg_scores + length * line.neg_scores
         self.n_steps += 1
+        self.value = self.problem.value(self.lam, self.w, self.pos_scores, self.neg_scores)
         return length, decrement
 
 

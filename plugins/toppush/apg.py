@@ -36,11 +36,13 @@ def accelerated_gradient(
     # Curvature along one positive, which is a lower bound of the largest.
     curvature, momentum = 0.5 / float(problem.weight.max()), 1.0
     for n_iter in range(max_iter + 1):
-        bracket.offer(current.combined / lam, dual.primal_value(current))
+        w, value = current.combined / lam, dual.primal_value(current)
+        bracket.offer(w, value)
         bracket.raise_bound(problem.dual_value(lam, current.a, current.combined))
         going = report(
             n_iter,
             w=bracket.w,
+            iterate=(w, value),
             objective=bracket.objective,
             duality_gap=bracket.difference,
             n_passes=dual.n_passes,

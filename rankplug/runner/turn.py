@@ -141,7 +141,8 @@ class Turn:
         log = TrialLog(settings.metric or recipe.primary_metric, settings.costs)
         self.logs.append(log)
         observers = self.observers.tuning_started(name, part.label)
-        has_path = self.solver.tags.warm_start and "C" in self._searchable(splits["train"])
+        warm = self.solver.tags.warm_start and not self.solver.uses_validation()
+        has_path = warm and "C" in self._searchable(splits["train"])
         result = (self.search or tune)(
             self.solver,
             splits["train"],

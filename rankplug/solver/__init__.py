@@ -3,6 +3,7 @@
 from rankplug.data import Task
 from rankplug.solver.base import SearchSpace, Solver
 from rankplug.solver.families import (
+    IterativeSolver,
     KernelSolver,
     LinearPathSolver,
     PathPoint,
@@ -22,12 +23,16 @@ from rankplug.solver.registry import (
     solver_of,
 )
 from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
+from rankplug.solver.stopping import Candidate, MetricName, require_validation
 
 __all__ = [
     "Callback",
+    "Candidate",
     "Data",
+    "IterativeSolver",
     "KernelSolver",
     "LinearPathSolver",
+    "MetricName",
     "Monitor",
     "Objective",
     "PathPoint",
@@ -49,6 +54,7 @@ __all__ = [
     "name_solvers",
     "path",
     "require_room",
+    "require_validation",
     "solver_class",
     "solver_of",
 ]

@@ -31,6 +31,7 @@ from rankplug.solver.inputs import (
 )
 from rankplug.solver.monitor import Callback, Monitor
 from rankplug.solver.result import Objective, SolverResult, SolverTags, tells_apart
+from rankplug.solver.stopping import EarlyStopping
 from rankplug.system.cores import physical_memory
 from rankplug.system.interruption import interrupted, interruptible
 
@@ -121,16 +122,20 @@ class Solver(Declared, ABC):
         """Whether rows may have weights with these parameters; by default as tagged."""
         return self.tags.document_weights
 
+    def uses_validation(self) -> bool:
+        """Whether validation data change what comes out with these parameters; as tagged."""
+        return self.tags.validation
+
     def describe_objective(self) -> Objective | None:
         """What is minimised with these parameters; None where nothing stated is.
 
         The values that solvers with equal objectives reach are drawn in one picture. By default
-        all parameters count but the tolerance and the limit of iterations, and no other solver
-        has this objective.
+        all parameters count but the tolerance, the limit of iterations and those of early stopping,
+        and no other solver has this objective.
         """
         if not self.tags.exact:
             return None
-        how = {"tol", self.iteration_limit}
+        how = {"tol", self.iteration_limit, "early_stopping_rounds", "eval_metric"}
         params = self.get_params(deep=False)
         return Objective(self.name, {key: params[key] for key in params if key not in how})
 
@@ -152,8 +157,8 @@ class Solver(Declared, ABC):
         data : RankingData, LabelRankingData or RemoteRankingData
             The last for solvers tagged `distributed`.
         valid : RankingData or LabelRankingData, optional
-            Validation data with the features of `data`. Solvers tagged `validation` stop
-            early by them; the others need none and leave them aside.
+            Validation data with the features of `data`. Solvers with `early_stopping_rounds` stop
+            early by them, those tagged `validation` choose by them; the others leave them aside.
         watch : mapping of str to RankingData or LabelRankingData, optional
             Data to be measured after each iteration, by their names in `SolverResult.evals`. The
             metric is the solver's `eval_metric`, if it has one, else ndcg@10, or kendall_tau of
@@ -192,6 +197,7 @@ class Solver(Declared, ABC):
         named = getattr(self, "eval_metric", None)
         metric = None if named is None else parse_metric(named)
         monitor = Monitor(callback, time_limit, name=self.name, watched=watch, metric=metric)
+        monitor.stopping = self._stop_early(valid, monitor)
         validation = {"valid": valid} if self.tags.validation else {}
         rng = as_generator(random_state)
         # Numbers that overflow show in the result, which is checked.
@@ -247,6 +253,10 @@ class Solver(Declared, ABC):
         ``valid: Data | None = None``.
         """
 
+    def _stop_early(self, valid: Data | None, monitor: Monitor) -> EarlyStopping | None:
+        """What watches the validation data, if they are to end the run."""
+        return None
+
     @contextmanager
     def _overflow_refused(self, monitor: Monitor, **weight: float) -> Iterator[None]:
         """Make `FloatingPointError` a `DataError` that names the weight of the loss, C or lam."""
@@ -281,6 +291,8 @@ class Solver(Declared, ABC):
     def _finish(self, result: SolverResult, monitor: Monitor, data: AnyData) -> SolverResult:
         """Add time, history, names and the reason of a stop; warn without convergence.
 
+        Where validation data prefer an earlier model, the result is of that one.
+
         Raises
         ------
         DataError
@@ -296,7 +308,14 @@ class Solver(Declared, ABC):
                 status = "converged" if kept else "stopped"
             if status in ("stopped", "max_iter"):
                 self._warn_of_no_convergence(result)
-        reason = self._explain_vanishing(result, monitor, data) if self.tags.learns else None
+        stopping = monitor.stopping
+        if stopping is not None and stopping.prefers(result.model):
+            result = _go_back(result, stopping)
+            if status == "converged" and not self._keeps_promise(result):
+                status = "stopped"
+            reason = self._explain_equal_scores(result, data)
+        else:
+            reason = self._explain_vanishing(result, monitor, data) if self.tags.learns else None
         if reason is not None:
             warn_caller(f"{self.name}: {reason}")
         result.model.feature_names = data.feature_names
@@ -349,11 +368,17 @@ class Solver(Declared, ABC):
         value, zero = result.objective, monitor.objective_of_zero
         if value is not None and zero is not None and value >= zero:
             why = f"is no better than w = 0 (objective {value:g}, that of 0 {zero:g}), which ranks"
-        elif not tells_apart(result.model, data):
-            items = "rows of a query" if data.n_labels is None else "labels of an instance"
-            why = f"gives the same score to all {items}, which ranks"
-        else:
+            return self._name_remedies(why)
+        return self._explain_equal_scores(result, data)
+
+    def _explain_equal_scores(self, result: SolverResult, data: AnyData) -> str | None:
+        """The same, if all scores are equal; None if some differ."""
+        if isinstance(data, RemoteRankingData) or tells_apart(result.model, data):
             return None
+        items = "rows of a query" if data.n_labels is None else "labels of an instance"
+        return self._name_remedies(f"gives the same score to all {items}, which ranks")
+
+    def _name_remedies(self, why: str) -> str:
         remedies = "scale the features, add others, or regularise less"
         return f"the model {why} nothing. {self._if_vanishing}; {remedies}"
 
@@ -368,6 +393,18 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         raise ParameterError(
             f"random_state={random_state!r} must be None, an integer >= 0 or a NumPy generator"
         ) from None
+
+
+def _go_back(result: SolverResult, stopping: EarlyStopping) -> SolverResult:
+    """The result with the best model; its gap is the distance from the same lower bound."""
+    assert stopping.best is not None
+    n_iter, _, model, objective = stopping.best
+    end, gap = result.objective, result.duality_gap
+    if objective is None or end is None or gap is None:
+        gap = None
+    else:
+        gap = max(objective - (end - gap), 0.0)
+    return replace(result, model=model, objective=objective, duality_gap=gap, best_iter=n_iter)
 
 
 def _require_finite(name: str, result: SolverResult) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from typing_extensions import override
 
 from rankplug.data import RankingData
+from rankplug.exceptions import ParameterError
 from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
 from rankplug.models import LinearModel, Model, linear_model, linear_weights
 from rankplug.objectives import (
@@ -32,14 +33,58 @@ from rankplug.objectives import (
 )
 from rankplug.optim.bracket import Certified, OnIteration, Vector
 from rankplug.optim.preconditioners import PreconditionerName
-from rankplug.parameters import ChoiceOrFunction, Count, Positive, Real, Threads
+from rankplug.parameters import ChoiceOrFunction, Count, Optional, Positive, Real, Threads
 from rankplug.shards import RemoteRankingData, Shards
 from rankplug.solver.base import SearchSpace, Solver
 from rankplug.solver.inputs import AnyData, Data
 from rankplug.solver.monitor import Monitor
 from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
+from rankplug.solver.stopping import EarlyStopping, MetricName, require_validation
 
 _LITTLE_ABOVE = 10.0  # a C that is bounded by the longest of all rows
+
+
+class IterativeSolver(Solver):
+    """A solver that shows its models on the way, and may stop early by validation data.
+
+    Its `_solve` reports each iteration to the monitor with what makes the model; the base class
+    does the rest.
+
+    Parameters
+    ----------
+    early_stopping_rounds : int, optional
+        Stop when `eval_metric` of the validation data, which `solve` then needs, has not become
+        better for so many looks, and return the best model that was seen: it is no minimum, so
+        the status is "stopped" unless its certified gap is small enough. There is a look after
+        each of the first 20 iterations, then at every 20th part more. None leaves validation
+        data aside.
+    eval_metric : str, optional
+        A metric of rankplug. By default "ndcg@10", of labels "kendall_tau", and
+        "pairwise_accuracy" where the relevance is no gain.
+    """
+
+    early_stopping_rounds: Count | None = None
+    eval_metric: Annotated[str | None, Optional(MetricName())] = None
+
+    def uses_validation(self) -> bool:
+        """With `early_stopping_rounds`."""
+        return self.early_stopping_rounds is not None
+
+    def check(self, data: AnyData) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        super().check(data)
+        if self.uses_validation() and isinstance(data, RemoteRankingData):
+            raise ParameterError(
+                f"early_stopping_rounds={self.early_stopping_rounds} cannot be used on a cluster: "
+                "set it to None"
+            )
+
+    @override
+    def _stop_early(self, valid: Data | None, monitor: Monitor) -> EarlyStopping | None:
+        if self.early_stopping_rounds is None:
+            return None
+        valid = require_validation(self.early_stopping_rounds, valid)
+        return EarlyStopping(valid, monitor.metric_of(valid), self.early_stopping_rounds)
 
 
 class PathPoint(NamedTuple):
@@ -69,7 +114,7 @@ class PathProblem(Protocol):
         """Solve for this C."""
 
 
-class LinearPathSolver(Solver):
+class LinearPathSolver(IterativeSolver):
     """Linear models and a loss of all preference pairs, for one C or several in turn.
 
     1. `open_pairs` makes shards of the data, with the weight of each pair;
@@ -158,7 +203,7 @@ def _as_result(found: PathPoint, n_passes: float, data: Data) -> SolverResult:
     )
 
 
-class KernelSolver(Solver):
+class KernelSolver(IterativeSolver):
     """Large margins of ``s(x) = <w, phi(x)>``, where phi is known by its inner products only.
 
     Parameters
@@ -227,7 +272,7 @@ class KernelSolver(Solver):
         return {name: getattr(self, name) for name in ["kernel", *own]}
 
 
-class TopSolver(Solver):
+class TopSolver(IterativeSolver):
     """Linear ranking at the top, of `rankplug.objectives.TopProblem`.
 
         (11)  min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2

@@ -76,7 +76,7 @@ def check_kinds(solver: Any, data: AnyData, hold: str = "the data hold") -> None
 
 def check_kinds_beside(solver: Any, valid: Data | None, watch: Mapping[str, Data]) -> None:
     """The same of the data that the solver, or its model, sees while it trains."""
-    if valid is not None and solver.tags.validation:
+    if valid is not None and solver.uses_validation():
         check_kinds(solver, valid, "the validation data hold")
     for name, data in watch.items():
         check_kinds(solver, data, f"the data {name!r} that are watched hold")

@@ -14,6 +14,7 @@ import numpy as np
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.metrics import Metric, measure_data, parse_metric
 from rankplug.models import Model
+from rankplug.solver.stopping import Candidate, EarlyStopping
 from rankplug.system.interruption import interrupted
 
 _log = logging.getLogger("rankplug")
@@ -34,7 +35,8 @@ class Progress:
     evals : mapping of str to mapping of str to float
         The metrics of the data that are watched, ``{"validation_0": {"ndcg@10": 0.93}}``.
     model : callable or None
-        Makes the model that the solver would return now; None if it does not show its models.
+        Makes the model that the solver would return now, or with early stopping that of this
+        iteration; None if it does not show its models.
     """
 
     n_iter: int
@@ -82,6 +84,8 @@ class Monitor:
         See `SolverResult.evals`.
     failure : Exception or None
         What the callback has raised.
+    stopping : EarlyStopping or None
+        If validation data are to end the run.
     """
 
     callback: Callback | None = None
@@ -95,12 +99,14 @@ class Monitor:
     metric: Metric | None = None
     evals: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failure: Exception | None = None
+    stopping: EarlyStopping | None = None
 
     def report(
         self,
         n_iter: int,
         *,
         model: Callable[[], Model] | None = None,
+        iterate: Candidate | None = None,
         evals: Mapping[str, Mapping[str, float]] | None = None,
         **values: float,
     ) -> bool:
@@ -111,12 +117,19 @@ class Monitor:
         n_iter : int
         model : callable, optional
             Makes the model that the solver would return now. It is called if data are watched.
+        iterate : Candidate, optional
+            What this iteration has reached, for early stopping, where that is not `model` with
+            the value ``objective``.
         evals : mapping, optional
             The metrics of the watched data, from a solver that measures them itself.
         **values : float
             The solver's own numbers.
         """
         seconds = time.perf_counter() - self.started
+        if self.stopping is not None:
+            iterate = iterate or (model and Candidate(model, values.get("objective")))
+            model, found = self._look_early(n_iter, iterate, self.stopping)
+            values |= found
         self.history.append({"n_iter": n_iter, "seconds": seconds, **values})
         if evals is None and model is not None and self.watched:
             evals = self.measure(model())
@@ -128,7 +141,8 @@ class Monitor:
         progress = Progress(n_iter, seconds, values, evals, model)
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s: %s", self.name, progress)
-        if self._asks_to_stop(progress):
+        enough = self.stopping is not None and self.stopping.is_over
+        if self._asks_to_stop(progress) or enough:
             self.interruption = "stopped"
         elif self.time_limit is not None and seconds >= self.time_limit:
             self.interruption = "time_limit"
@@ -139,10 +153,22 @@ class Monitor:
     def report_weights(self, make_model: Callable[[Any], Model]) -> Callable[..., bool]:
         """`report` for optimisers, which tell their weights `w`: `make_model` makes the model."""
 
-        def report(n_iter: int, *, w: Any, **values: Any) -> bool:
-            return self.report(n_iter, model=partial(make_model, w), **values)
+        def report(
+            n_iter: int, *, w: Any, iterate: tuple[Any, float] | None = None, **values: Any
+        ) -> bool:
+            found = iterate and Candidate(partial(make_model, iterate[0]), iterate[1])
+            return self.report(n_iter, model=partial(make_model, w), iterate=found, **values)
 
         return report
+
+    def _look_early(
+        self, n_iter: int, iterate: Candidate | None, stopping: EarlyStopping
+    ) -> tuple[Callable[[], Model] | None, dict[str, float]]:
+        """Show the iteration's model to early stopping if it is due; what makes it, and values."""
+        if iterate is None or not stopping.is_due(n_iter):
+            return (None if iterate is None else iterate.make), {}
+        made = iterate.make()
+        return (lambda: made), stopping.look(n_iter, made, iterate.objective)
 
     def _asks_to_stop(self, progress: Progress) -> bool:
         try:

@@ -46,6 +46,10 @@ def iterate_path(
     """The results of `path` one by one, each solved when it is asked for."""
     if "C" not in solver.get_params(deep=False):
         raise ParameterError(f"{solver.name} has no parameter C, so it has no C path")
+    if getattr(solver, "early_stopping_rounds", None) is not None:
+        raise ParameterError(
+            f"{solver.name}: a C path has no validation data: set early_stopping_rounds=None"
+        )
     values = list(Cs)
     if not values:
         raise ParameterError("Cs is empty: name at least one value of C")

@@ -48,7 +48,8 @@ class SolverTags:
     one_query : bool
         Ranks all rows together as a rule, or row by row: nobody has forgotten the queries then.
     validation : bool
-        Uses validation data, as for early stopping; its `_solve` takes them as ``valid``.
+        Uses validation data of its own accord; its `_solve` takes them as ``valid``. An
+        `IterativeSolver` stops early by them without.
     missing_values : bool
         Takes features that are missing (NaN), and its models predict where some are. Where that
         depends on parameters, `Solver.takes_missing_values` says it.
@@ -113,8 +114,8 @@ class SolverResult:
     ----------
     model : Model
     status : "converged", "max_iter", "time_limit" or "stopped"
-        "stopped": by the callback or a signal, or because rounding errors allow no further
-        progress.
+        "stopped": by the callback, a signal or early stopping, or because rounding errors allow no
+        further progress.
     objective : float or None
         Value of the solver's problem at the model; None where there is no stated problem.
     duality_gap : float or None
@@ -134,6 +135,9 @@ class SolverResult:
         Of the data that were watched, each metric's values: ``evals["validation_0"]["ndcg@10"]``
         has one for each row of `history` (NaN where there was no model yet), or only the model's,
         if the solver does not show its models on the way.
+    best_iter : int or None
+        The iteration whose model this is, if validation data preferred it to the last one. The
+        objective and the gap are those of this model, and `n_iter` counts all iterations.
     """
 
     model: Model
@@ -146,6 +150,7 @@ class SolverResult:
     seconds: float = 0.0
     interrupted: bool = False
     evals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    best_iter: int | None = None
 
     def _facts(self) -> dict[str, Any]:
         """What a table of the result says of it."""
@@ -160,6 +165,7 @@ class SolverResult:
             "objective": None if self.objective is None else f"{self.objective:.6g}",
             "duality gap": None if self.duality_gap is None else f"{self.duality_gap:.3g}",
             "iterations": f"{self.n_iter:,}",
+            **({} if self.best_iter is None else {"best iteration": f"{self.best_iter:,}"}),
             "passes over the data": f"{self.n_passes:.6g}",
             "seconds": f"{self.seconds:.3g}",
             "model": f"{self.model.kind}, {self.model.n_features} features",

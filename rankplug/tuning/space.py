@@ -194,6 +194,11 @@ def plan_path(
         return None
     if not solver.tags.warm_start or "C" not in solver.get_params(deep=False):
         raise ParameterError(f"path: {solver.name} has no warm starts in C; leave out path")
+    if solver.uses_validation() and not solver.tags.validation:
+        raise ParameterError(
+            f"path: {solver.name} with early_stopping_rounds has no path; leave out path, or set "
+            "early_stopping_rounds=None"
+        )
     if isinstance(path, Sequence):
         values = tuple(sorted(set(path))) if all(map(Real(0).accepts, path)) else ()
         if not values:

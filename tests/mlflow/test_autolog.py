@@ -93,6 +93,11 @@ def test_every_validation_set_has_a_curve(runs):
         assert [one.value for one in history] == metrics["ndcg@10"]
         assert [one.step for one in history] == [row["n_iter"] for row in ranker.result_.history]
     assert run.data.metrics["valid_ndcg_at_10"] == pytest.approx(metrics["ndcg@10"][-1])
+    early = Ranker("tree-tron", early_stopping_rounds=1, eval_metric="map")
+    early.fit(X, Y, qid=QID, eval_set=sets[1:], eval_qid=[QID[30:]])
+    history = mlflow.MlflowClient().get_metric_history(runs()[-1].info.run_id, "valid_map")
+    curve = [row["valid_map"] for row in early.result_.history]
+    assert [one.value for one in history][: len(curve)] == curve
 
 
 def test_label_ranking_is_logged_too(runs):

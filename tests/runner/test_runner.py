@@ -156,6 +156,17 @@ def test_the_solver_gets_validation_data_and_the_seed(splits, tmp_path):
     assert [solver.seen["draw"] for solver in made] == [expected, expected]
 
 
+def test_recipes_stop_early_by_validation_data(splits, monkeypatch, tmp_path):
+    monkeypatch.setattr(experiment, "make_solver", make_solver)
+    entry = Entry("tree-tron", "early", {"early_stopping_rounds": 1, "tol": 1e-9})
+    (outcome,) = run(recipe(entry), output=tmp_path / "out").outcomes
+    curve = [row["valid_ndcg_at_10"] for row in outcome.result.history]
+    assert outcome.metrics["valid"]["ndcg@10"] >= max(curve)
+    del splits["valid"]
+    (outcome,) = run(recipe(entry), output=tmp_path / "other").outcomes
+    assert "needs validation data" in outcome.error
+
+
 def test_a_recipe_without_validation_data_runs(splits, tmp_path):
     del splits["valid"]
     (outcome,) = run(recipe(GOOD), output=tmp_path / "out").outcomes
