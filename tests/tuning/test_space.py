@@ -124,7 +124,11 @@ def test_what_is_held():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"c": 1.0}, r"no parameter 'c'; did you mean 'C'\? \(known: C, early_stopping_rounds, eval_metric, max_iter"),
+        (
+            {"c": 1.0},
+            r"no parameter 'c'; did you mean 'C'\? "
+            r"\(known: C, early_stopping_rounds, eval_metric, max_iter",
+        ),
         ({"max_iters": [1]}, "no parameter 'max_iters'; did you mean 'max_iter'"),
         ({"C": {"low": 2, "high": 1}}, "C: low=2 is above high=1"),
         ({"C": {"low": 0, "high": 1, "log": True}}, "C: a logarithmic range needs low > 0"),
