@@ -31,8 +31,9 @@ __all__ = [
     "warn_caller",
 ]
 
-# Modules whose lines are never the caller's: with-statements run contextlib's.
-_INSIDE = ("rankplug", "rankplug_plugins", "contextlib")
+# Modules whose lines are never the caller's: with-statements run contextlib's, pipelines and
+# searches scikit-learn's.
+_INSIDE = ("rankplug", "rankplug_plugins", "contextlib", "sklearn", "joblib")
 
 
 class RankplugError(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -138,12 +137,11 @@ class Ranker(SolverEstimator):
         weights = {"sample_weight": sample_weight, "document_weight": document_weight}
         data = self._data(X, y, qid, group=group, **weights)
         if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
-            warnings.warn(
+            warn_caller(
                 f"neither qid nor group is given: all {data.n_samples} rows are ranked as one "
                 "query. If they belong to several, pass qid=... or a table with a column 'qid'; "
                 f"if they are one, say so by group=[{data.n_samples}]",
                 DataWarning,
-                stacklevel=2,
             )
         self.n_queries_in_ = data.n_queries
         if data.n_queries > 1:

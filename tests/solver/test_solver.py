@@ -6,11 +6,16 @@ import warnings
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import rankplug
 from rankplug import (
+    LabelRanker,
     LabelRankingData,
     Ranker,
     RankingData,
@@ -480,3 +485,38 @@ def test_no_path_without_c(data):
     solver = rankplug.make_solver("xgboost-pairwise")
     with pytest.raises(ParameterError, match="xgboost-pairwise has no parameter C"):
         path(solver, data, [1.0])
+
+
+def test_warnings_point_at_the_line_of_the_caller(data):
+    """Through estimators, paths, pipelines, searches and solvers within solvers."""
+    X, y, qid = data.X, data.relevance, data.qid
+    weak = make_solver("tree-tron", C=100.0, tol=1e-8, max_iter=1)
+    calls = {
+        "solve": lambda: weak.solve(data),
+        "Ranker.fit": lambda: Ranker(weak).fit(X, y, qid=qid),
+        "LabelRanker.fit": lambda: LabelRanker("sopopo", C=100.0, max_epochs=1).fit(X[:20], X[:20]),
+        "path": lambda: path(weak, data, [1.0, 100.0]),
+        "path of a cold solver": lambda: path(make_solver("sopopo", max_epochs=1), data, [1e3]),
+        "pipeline": lambda: make_pipeline(StandardScaler(), Ranker(weak)).fit(
+            X, y, ranker__qid=qid
+        ),
+        "search": lambda: cross_val_score(Ranker(weak), with_qid(X, qid), y, cv=2),
+        "mapped": lambda: make_solver("mapped", map="identity", solver=weak).solve(data),
+        "vanishing": lambda: make_solver("toppush").solve(no_top),
+        "a2dm2's step": lambda: make_solver("a2dm2", variant="a2dm2", rho=1e-3, max_iter=2).solve(
+            no_top
+        ),
+        "no queries": lambda: Ranker().fit(X, y),
+        "pipeline without queries": lambda: make_pipeline(Ranker()).fit(X, y),
+    }
+    no_top = RankingData.from_arrays(np.array([[0.0], [1.0], [2.0]]), [0, 1, 0], [0, 0, 0])
+    for what, call in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        assert caught, what
+        assert {one.filename for one in caught} == {__file__}, what
+
+
+def with_qid(X, qid):
+    return pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])]).assign(qid=qid)
