@@ -15,7 +15,7 @@ from rankplug.optim.tron import tron
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint, Status
-from rankplug.system.interruption import interrupted
+from rankplug.system.interruption import interrupted, is_late
 
 _DECADES = 8  # of C, from where hardly a pair is beyond its margin
 
@@ -106,7 +106,7 @@ class _SquaredHingeProblem:
         status = self._descend(C, told)
         bracket = Bracket(self._point)
         self._certify(bracket, C, C)
-        stuck = status == "stopped" and told.going and not interrupted()
+        stuck = status == "stopped" and told.going and not (interrupted() or is_late())
         if stuck and bracket.relative_gap > self._solver.tol:
             self.move_to(None)
             for decade in range(_DECADES, -1, -1):

@@ -11,7 +11,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
 from rankplug.optim.bracket import Vector
-from rankplug.system.interruption import raise_if_overdue
+from rankplug.system.interruption import check_in_time, raise_if_overdue
 
 Factor: TypeAlias = tuple[NDArray[np.float64], bool]
 """As `scipy.linalg.cho_solve` takes it."""
@@ -19,6 +19,8 @@ Factor: TypeAlias = tuple[NDArray[np.float64], bool]
 _FIRST_RIDGE = 1e-15  # of the largest diagonal element: about its last digits
 _SMALLEST = 1e-300  # where all of them are 0
 _GROWTH = 100.0  # two more digits given up at each attempt
+_LARGE = 3000  # rows, beyond which a factorisation takes seconds
+_PANEL = 256  # columns of such a one that are factorised at once under a time limit
 
 
 def factorise(matrix: NDArray[np.float64]) -> Factor:
@@ -33,6 +35,8 @@ def factorise(matrix: NDArray[np.float64]) -> Factor:
     ------
     FloatingPointError
         If it holds NaN or infinity, or has lost all digits to rounding.
+    Overdue
+        If it is large, and a time limit is over.
     """
     if not np.isfinite(matrix).all():
         raise FloatingPointError("a matrix is too large for floating point")
@@ -41,6 +45,8 @@ def factorise(matrix: NDArray[np.float64]) -> Factor:
     ridge = max(_FIRST_RIDGE * largest, _SMALLEST)
     while ridge <= max(largest, _SMALLEST):
         try:
+            if len(matrix) > _LARGE and check_in_time():
+                return _factorise_in_parts(matrix), True
             factor: Factor = linalg.cho_factor(matrix, lower=True, check_finite=False)
         except linalg.LinAlgError:
             matrix[diagonal] += ridge
@@ -48,6 +54,22 @@ def factorise(matrix: NDArray[np.float64]) -> Factor:
         else:
             return factor
     raise FloatingPointError("a matrix has lost all digits to rounding")
+
+
+def _factorise_in_parts(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lower factor, panel by panel, each done within a second, about."""
+    factor, n = np.tril(matrix), len(matrix)
+    for begin in range(0, n, _PANEL):
+        end = min(begin + _PANEL, n)
+        corner = linalg.cholesky(factor[begin:end, begin:end], lower=True, check_finite=False)
+        factor[begin:end, begin:end] = corner
+        below = factor[end:, begin:end]
+        below[:] = linalg.solve_triangular(corner, below.T, lower=True, check_finite=False).T
+        for first in range(end, n, _PANEL):
+            check_in_time()
+            rows, last = slice(first, n), min(first + _PANEL, n)
+            factor[rows, first:last] -= below[first - end :] @ below[first - end : last - end].T
+    return factor
 
 
 def conjugate_gradients(

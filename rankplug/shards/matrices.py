@@ -20,6 +20,11 @@ from typing_extensions import override
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix
+from rankplug.system.interruption import check_in_time
+
+_LARGE = 3000  # columns, of whose products in pairs a time limit does not wait for the last
+_WORK = 2**32  # multiplications at once then, a fraction of a second
+_NARROWEST = 16  # columns at once
 
 Vector: TypeAlias = NDArray[np.float64]
 
@@ -332,5 +337,13 @@ def _weighted_scatter(
     Overwrites X; float32 is precise enough for an estimate.
     """
     passes.dense_centre(X, query_ptr, count, np.empty(X.shape[1]))
+    n_columns = X.shape[1]
+    if n_columns > _LARGE and check_in_time():
+        gram = np.zeros((n_columns, n_columns))
+        width = max(_NARROWEST, _WORK // X.size)
+        for begin in range(0, n_columns, width):
+            check_in_time()
+            gram[begin:, begin : begin + width] = X[:, begin:].T @ X[:, begin : begin + width]
+        return gram
     syrk = linalg.get_blas_funcs("syrk", (X,))
     return np.asarray(syrk(1.0, X.T, lower=1), dtype=np.float64)

@@ -33,7 +33,7 @@ from rankplug.solver.monitor import Callback, Monitor
 from rankplug.solver.result import Objective, SolverResult, SolverTags, tells_apart
 from rankplug.solver.stopping import EarlyStopping
 from rankplug.system.cores import physical_memory
-from rankplug.system.interruption import interrupted, interruptible
+from rankplug.system.interruption import interrupted, interruptible, within_time
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -201,7 +201,7 @@ class Solver(Declared, ABC):
         validation = {"valid": valid} if self.tags.validation else {}
         rng = as_generator(random_state)
         # Numbers that overflow show in the result, which is checked.
-        with interruptible(self.name), np.errstate(all="ignore"):
+        with interruptible(self.name), within_time(time_limit), np.errstate(all="ignore"):
             with self._overflow_refused(monitor):
                 # Only solvers that can do with remote data get them.
                 result = self._solve(cast(Data, data), model, monitor, rng, **validation)
@@ -300,6 +300,8 @@ class Solver(Declared, ABC):
         """
         _require_finite(self.name, result)
         status = result.status
+        if status == "stopped" and monitor.interruption is None and monitor.is_late():
+            monitor.interruption = "time_limit"  # which long work has found out
         if status == "stopped" and (monitor.interruption is not None or interrupted()):
             status = monitor.interruption or "stopped"
         else:

@@ -150,6 +150,10 @@ class Monitor:
             self.interruption = "stopped"
         return self.interruption is None
 
+    def is_late(self) -> bool:
+        """Whether the time limit is over."""
+        return self.time_limit is not None and time.perf_counter() - self.started >= self.time_limit
+
     def report_weights(self, make_model: Callable[[Any], Model]) -> Callable[..., bool]:
         """`report` for optimisers, which tell their weights `w`: `make_model` makes the model."""
 

@@ -7,6 +7,9 @@ A solver that is called by itself stops so at the first SIGINT or SIGTERM (`inte
 a loop over solvers, as in tuning, the loop is to end, not only the solver of the moment: there a
 signal is a `KeyboardInterrupt` (`ending_loop`), and solvers in threads of the loop stop when it
 says so (`stopped_by`). Python may lose such an exception; loops look for it (`raise_if_lost`).
+
+A time limit is looked at after each iteration of a solver. Work that may take much longer than an
+iteration as a rule, a factorisation, also looks at it in between (`check_in_time`).
 """
 
 from __future__ import annotations
@@ -33,11 +36,12 @@ _GRACE = 0.5  # seconds: most passes over data end within them, and nobody waits
 _WORK = 2**24  # multiplications and additions of compiled code in some hundredths of a second
 
 _asked: ContextVar[Callable[[], bool] | None] = ContextVar("rankplug_asked", default=None)
+_deadline: ContextVar[float] = ContextVar("rankplug_deadline", default=float("inf"))
 _last_caught = float("-inf")
 
 
 class Overdue(Exception):  # noqa: N818 - no error, but the end
-    """A solver was interrupted so long ago that it has to give up the pass at hand."""
+    """A solver was interrupted so long ago, or is so late, that it gives up the work at hand."""
 
 
 def interrupted() -> bool:
@@ -74,6 +78,35 @@ def raise_if_overdue() -> None:
     asked = _asked.get()
     if isinstance(asked, _Catcher) and time.monotonic() - asked.caught_at > _GRACE:
         raise Overdue
+
+
+@contextmanager
+def within_time(seconds: float | None) -> Iterator[None]:
+    """Long work within is late after so many seconds."""
+    limit = float("inf") if seconds is None else time.monotonic() + seconds
+    token = _deadline.set(min(_deadline.get(), limit))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def is_late() -> bool:
+    """Whether a time limit is over."""
+    return time.monotonic() > _deadline.get()
+
+
+def check_in_time() -> bool:
+    """Whether there is a time limit, so that long work is to be done in parts.
+
+    Raises
+    ------
+    Overdue
+        If it is over.
+    """
+    if is_late():
+        raise Overdue
+    return _deadline.get() < float("inf")
 
 
 @contextmanager

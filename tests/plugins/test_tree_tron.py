@@ -1,5 +1,8 @@
 """Tree-TRON against listed pairs, a QP solver, optimality conditions and published values."""
 
+import time
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +16,7 @@ from rankplug import metrics
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.objectives import pair_weights, squared_hinge_objective
+from rankplug.system.interruption import check_in_time
 from tests.oracles import (
     minimise_squared_hinge,
     pair_differences,
@@ -256,3 +260,32 @@ def test_columns_far_from_0_lose_no_digits(params, kind):
     here, there = (solve(data, tol=1e-6, **params) for data in (near, moved))
     assert there.status == "converged"
     np.testing.assert_allclose(there.model.coef, here.model.coef, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("late_in", ["rankplug.shards.matrices", "rankplug.optim.linear_systems"])
+def test_large_factorisations_look_at_the_time_limit(monkeypatch, late_in):
+    """In parts they give the same; once it is over they end, and the status says why."""
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(80, 40)), np.arange(80) // 8
+    data = RankingData.from_arrays(X, rng.integers(0, 3, size=80), qid)
+    solver = rankplug.make_solver("tree-tron", preconditioner="cholesky", tol=1e-8)
+    expected = solver.solve(data)
+    parts = {"rankplug.shards.matrices._NARROWEST": 7, "rankplug.shards.matrices._WORK": 1}
+    large = {
+        f"rankplug.{module}._LARGE": 8 for module in ("shards.matrices", "optim.linear_systems")
+    }
+    for name, value in {**parts, **large, "rankplug.optim.linear_systems._PANEL": 7}.items():
+        monkeypatch.setattr(name, value)
+    found = solver.solve(data, time_limit=1000.0)
+    assert (found.status, found.n_iter) == ("converged", expected.n_iter)
+    np.testing.assert_allclose(found.model.coef, expected.model.coef, rtol=1e-8)
+
+    def check_late():
+        time.sleep(0.2)
+        return check_in_time()
+
+    monkeypatch.setattr(f"{late_in}.check_in_time", check_late)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = solver.solve(data, time_limit=0.1)
+    assert (result.status, result.n_iter) == ("time_limit", 0)
