@@ -28,7 +28,7 @@ from rankplug.dask import ClusterData
 from rankplug.dask.shards import FAN_IN, ClusterShards
 from rankplug.dask.worker import Message, Operation
 from rankplug.objectives import SquaredHinge, open_pairs
-from rankplug.shards import Reduction, Shard
+from rankplug.shards import PairWeighting, Reduction, Shard
 from rankplug.solver import Solver, SolverResult
 
 Row = dict[str, Any]
@@ -97,8 +97,10 @@ class _Watched(ClusterData):
     shards: ClusterShards
 
     @contextmanager
-    def open_pairs(self, reduction: Reduction, n_threads: int | None) -> Iterator[ClusterShards]:
-        with super().open_pairs(reduction, n_threads) as self.shards:
+    def open_pairs(
+        self, reduction: Reduction, n_threads: int | None, weighting: PairWeighting
+    ) -> Iterator[ClusterShards]:
+        with super().open_pairs(reduction, n_threads, weighting) as self.shards:
             yield self.shards
 
 

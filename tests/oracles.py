@@ -64,6 +64,47 @@ def pair_differences(data: Data) -> tuple[NDArray[np.float64], NDArray[np.int64]
     return np.concatenate(differences), np.concatenate(queries)
 
 
+WEIGHTINGS = [
+    {"pair_weight": pair_weight, "document_pairs": document_pairs}
+    for pair_weight in ("uniform", "gain", "relevance")
+    for document_pairs in ("preferred", "product")
+]
+
+
+def odd_weights(n: int, seed: int) -> Vector:
+    """Weights of rows from 1e-6 to 1e6, a quarter of them zero."""
+    rng = np.random.default_rng(seed)
+    weight: Vector = 10.0 ** rng.uniform(-6, 6, n)
+    weight[rng.random(n) < 0.25] = 0.0
+    return weight
+
+
+def listed_weights(
+    data: Data,
+    reduction: str = "sum",
+    pair_weight: str = "uniform",
+    document_pairs: str = "preferred",
+) -> Vector:
+    """What each of the pairs of `pair_differences` counts, one by one."""
+    listed = []
+    documents = getattr(data, "document_weight", None)
+    documents = np.ones(data.relevance.shape) if documents is None else documents
+    for relevance, own, weight in groups(data, documents):
+        better, worse = np.nonzero(relevance[:, None] > relevance[None, :])
+        gain = 2.0**relevance - 1.0 if pair_weight == "gain" else relevance
+        counts = weight * own[better] * (own[worse] if document_pairs == "product" else 1.0)
+        listed.append(counts if pair_weight == "uniform" else counts * (gain[better] - gain[worse]))
+    if reduction == "query-mean":
+        own = data.weights
+        there = sum(own[q] for q, one in enumerate(listed) if one.sum() > 0)
+        listed = [
+            own[q] * one / (one.sum() * there) if one.sum() > 0 else 0.0 * one
+            for q, one in enumerate(listed)
+        ]
+    found = np.concatenate(listed)
+    return found / found.sum() if reduction == "mean" else found
+
+
 def hinge_primal(
     differences: NDArray[np.float64], weight: Vector, C: float, w: Vector
 ) -> tuple[float, Vector]:

@@ -36,7 +36,7 @@ class CuttingPlane(LinearPathSolver):
         Converged when the duality gap is at most ``tol`` times the objective's absolute value.
     max_iter : int, default=5000
         Most planes, or Newton steps.
-    C, preconditioner, reduction, n_threads
+    C, preconditioner, reduction, pair_weight, document_pairs, n_threads
         See `LinearPathSolver`; the preconditioner is for "smoothed-newton".
 
     Notes
@@ -72,7 +72,7 @@ class CuttingPlane(LinearPathSolver):
 
     def describe_objective(self) -> Objective:
         """The hinge loss of pairs."""
-        return Objective("hinge loss of pairs", {"C": self.C, "reduction": self.reduction})
+        return Objective("hinge loss of pairs", self._loss_parameters())
 
     @override
     def _prepare(self, data: Data) -> Data:

@@ -145,6 +145,10 @@ class Mapped(Solver):
         """If the map does."""
         return make_map(self.map).takes_missing_values()
 
+    def takes_document_weights(self) -> bool:
+        """If the solver does."""
+        return read_solver(self.solver).takes_document_weights()
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters and, with `deep`, those of map and solver, also where they are named."""
         found: dict[str, Any] = super().get_params(deep=False)
@@ -321,4 +325,4 @@ def _unit_c(solver: Solver, data: PreferenceData) -> float:
     """The C with which the loss counts as much as its mean over pairs, or over examples."""
     if not isinstance(solver, LinearPathSolver):
         return 1.0 / data.n_examples
-    return 1.0 / pair_totals(data).pairs if solver.reduction == "sum" else 1.0
+    return 1.0 / pair_totals(data, solver.weighting).pairs if solver.reduction == "sum" else 1.0

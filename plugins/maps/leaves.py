@@ -145,6 +145,9 @@ class LeavesMap(FeatureMap):
     For label ranking the trees regress the vector of relevances and serve all labels; labels
     without a relevance count as the mean of the instance's others.
 
+    Where rows have weights (``document_weight``), forests and the solvers of all pairs take them;
+    others grow their trees without, which are but features.
+
     References
     ----------
     .. [1] He et al., Practical lessons from predicting clicks on ads at Facebook, ADKDD 2014.
@@ -178,7 +181,7 @@ class LeavesMap(FeatureMap):
                     f"each: take one of {', '.join(map(repr, REGRESSORS))}, which serve all labels"
                 )
         elif isinstance(source, Solver):
-            source.check(data)
+            source.check(_data_for(source, data))
         elif isinstance(source, TreeModel):
             if source.n_labels is not None:
                 raise DataError("the trees given rank labels, the data are documents")
@@ -221,7 +224,7 @@ class LeavesMap(FeatureMap):
             return FittedLeaves(grown)
         stops_early = getattr(source, "early_stopping_rounds", None) is not None
         found = source.solve(
-            fitting.data,
+            _data_for(source, fitting.data),
             valid=fitting.valid if stops_early else None,
             random_state=fitting.rng,
             time_limit=fitting.time_limit,
@@ -232,6 +235,16 @@ class LeavesMap(FeatureMap):
                 f"{source.name} gives a model of kind {kind!r}, which has no leaves"
             )
         return FittedLeaves(found.model)
+
+
+def _data_for(source: Solver, data: Any) -> Any:
+    """The data, without weights of rows if the solver that grows trees takes none.
+
+    Trees are but features: the solver that is given them uses the weights.
+    """
+    if data.weighs_documents and not source.takes_document_weights():
+        return data.with_facts(document_weight=None)
+    return data
 
 
 def _kind_of(data: PreferenceData | None) -> str:

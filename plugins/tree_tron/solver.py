@@ -38,7 +38,7 @@ class TreeTron(LinearPathSolver):
     method : "newton" or "tron"
         Newton-CG with a line search and preconditioner, or the paper's trust region, which stops
         by the gradient; where that proves too little, some steps of "newton" follow.
-    C, preconditioner, reduction, n_threads
+    C, preconditioner, reduction, pair_weight, document_pairs, n_threads
         See `LinearPathSolver`; the preconditioner is for "newton".
 
     Notes
@@ -68,8 +68,7 @@ class TreeTron(LinearPathSolver):
 
     def describe_objective(self) -> Objective:
         """The squared hinge loss of pairs."""
-        parameters = {"C": self.C, "reduction": self.reduction}
-        return Objective("squared hinge loss of pairs", parameters)
+        return Objective("squared hinge loss of pairs", self._loss_parameters())
 
     @override
     def _prepare(self, data: Data) -> Data:

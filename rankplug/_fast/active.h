@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "laplacian.h"
+#include "weighted.h"
 
 #define SUM int32_t
 #define VALUE(t) 1
@@ -53,6 +53,16 @@ RP_INLINE rp_query rp_straight(const rp_query *q) {
     return straight;
 }
 
+/* What the pairs count, instead of how many they are. */
+RP_INLINE void rp_weigh(const rp_query *q, const rp_workspace *space) {
+    const rp_weights *w = &q->weights;
+    rp_sort_weights(q);
+    rp_weighted_count(q, space, w->count, w->difference);
+    if (!q->straight_end) return;
+    rp_query straight = rp_straight(q);
+    rp_weighted_count(&straight, space, w->straight_count, w->straight_difference);
+}
+
 /* Find the pairs active at `score`: order, windows, count and difference of every row. */
 RP_INLINE void rp_activate(const rp_query *q, const double *score, double margin, double band,
                            const rp_workspace *space) {
@@ -69,9 +79,11 @@ RP_INLINE void rp_activate(const rp_query *q, const double *score, double margin
     if (q->straight_end) {
         rp_find_windows(sorted, n, margin - band, q->straight_end, q->straight_begin);
         rp_query straight = rp_straight(q);
-        rp_count(&straight, space, q->straight_count, q->straight_difference);
+        if (!q->weights.count)
+            rp_count(&straight, space, q->straight_count, q->straight_difference);
     }
-    rp_count(q, space, q->count, q->difference);
+    if (q->weights.count) rp_weigh(q, space);
+    else rp_count(q, space, q->count, q->difference);
 }
 
 #endif

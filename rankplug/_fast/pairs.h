@@ -9,8 +9,7 @@
  *     below[p] = sum of value[t] over t >= begin[p] with level[t] < level[p]
  *
  * which cost O(1) a row for few levels ("lanes": a prefix sum for each) and O(log levels)
- * for many (a 16-ary tree of prefix sums). A weight on the winning row of each pair needs
- * only other values: above(weight * value) and weight * below(value).
+ * for many (a 16-ary tree of prefix sums). Pairs that count differently: weighted.h.
  *
  * A loss may be curved only where the slack margin - (s[i] - s[j]) is below a band, and go on
  * straight beyond it. Straight pairs are those with s[i] - s[j] < margin - band; their windows
@@ -33,7 +32,22 @@ typedef struct {
     double *below;                  /* n */
     double *product;                /* n: of the Laplacian, for who needs a query's only */
     double *sums;                   /* lanes: (n + 1) rows of them; tree: its nodes */
+    double *weighted;               /* n, if pairs are weighted */
+    double *other;                  /* n, if there are heights and many levels */
 } rp_workspace;
+
+/* What pairs count, see weighted.h; `count` is NULL where all count the same. */
+typedef struct {
+    const double *winner;           /* by row; NULL: 1 */
+    const double *loser;            /* by row; NULL: 1 */
+    const double *height;           /* by level, from the query's first row on; NULL: none */
+    double *sorted_winner;          /* by position, NULL as `winner` is */
+    double *sorted_loser;           /* that of winners, if both are the same */
+    double *count;                  /* as those of rp_query, but of what pairs count */
+    double *difference;
+    double *straight_count;
+    double *straight_difference;
+} rp_weights;
 
 /* One query and its active pairs; rows are numbered from the query's first one. */
 typedef struct {
@@ -51,6 +65,7 @@ typedef struct {
     int32_t *straight_begin;
     int32_t *straight_count;
     int32_t *straight_difference;
+    rp_weights weights;
 } rp_query;
 
 /* The queries of a shard, with the arrays of all of them end to end. */
@@ -72,8 +87,21 @@ typedef struct {
     int32_t *straight_begin;
     int32_t *straight_count;
     int32_t *straight_difference;
+    rp_weights weights;
     rp_workspace space;
 } rp_pairs;
+
+/* Where a query's part of an array is, if there is one. */
+#define RP_PART(array, b) ((array) ? (array) + (b) : NULL)
+
+RP_INLINE rp_weights rp_weights_at(const rp_weights *all, int64_t b) {
+    return (rp_weights){
+        RP_PART(all->winner, b), RP_PART(all->loser, b), RP_PART(all->height, b),
+        RP_PART(all->sorted_winner, b), RP_PART(all->sorted_loser, b), all->count + b,
+        all->difference + b, RP_PART(all->straight_count, b),
+        RP_PART(all->straight_difference, b),
+    };
+}
 
 /* Where a query's arrays are. */
 RP_INLINE rp_query rp_query_at(const rp_pairs *pairs, int64_t q) {
@@ -82,7 +110,9 @@ RP_INLINE rp_query rp_query_at(const rp_pairs *pairs, int64_t q) {
         (int32_t)(pairs->query_ptr[q + 1] - b), pairs->n_levels[q], pairs->weight[q],
         pairs->level + b, pairs->order + b, pairs->sorted_level + b, pairs->end + b,
         pairs->begin + b, pairs->count + b, pairs->difference + b, NULL, NULL, NULL, NULL,
+        {NULL},
     };
+    if (pairs->weights.count) query.weights = rp_weights_at(&pairs->weights, b);
     if (pairs->straight_end) {
         query.straight_end = pairs->straight_end + b;
         query.straight_begin = pairs->straight_begin + b;

@@ -20,6 +20,19 @@ cdef extern from "pairs.h" nogil:
         double *below
         double *product
         double *sums
+        double *weighted
+        double *other
+
+    ctypedef struct rp_weights:
+        const double *winner
+        const double *loser
+        const double *height
+        double *sorted_winner
+        double *sorted_loser
+        double *count
+        double *difference
+        double *straight_count
+        double *straight_difference
 
     ctypedef struct rp_pairs:
         int64_t n_queries
@@ -39,6 +52,7 @@ cdef extern from "pairs.h" nogil:
         int32_t *straight_begin
         int32_t *straight_count
         int32_t *straight_difference
+        rp_weights weights
         rp_workspace space
 
 
@@ -49,17 +63,26 @@ cdef class Queries:
     cdef const double[::1] weight
     cdef int32_t[::1] level
     cdef int32_t[::1] n_levels
+    cdef const double[::1] winner
+    cdef const double[::1] loser
+    cdef double[::1] height
+    cdef bint weighted
     cdef rp_workspace space
     cdef list buffers
     cdef double *_doubles(self, int64_t size) except NULL
+    cdef void _set_heights(self, const double[::1] gain)
 
 
 cdef class ActivePairs:
     cdef readonly Queries queries
     cdef int32_t[:, ::1] curved
     cdef int32_t[:, ::1] straight
+    cdef double[:, ::1] counted
+    cdef double[:, ::1] counted_straight
+    cdef double[:, ::1] sorted_weights
     cdef object allocate
     cdef rp_pairs pairs
     cdef void _set_band(self, double band)
+    cdef void _set_weights(self)
     cdef const double *laplacian_of_query(self, int64_t q, const double *z) noexcept nogil
-    cdef _by_row(self, const int32_t *by_position)
+    cdef _by_row(self, const int32_t *by_position, const double *weighted)

@@ -15,6 +15,9 @@ class Queries:
         relevance: NDArray[np.float64],
         weight: NDArray[np.float64],
         *,
+        winner: NDArray[np.float64] | None = ...,
+        loser: NDArray[np.float64] | None = ...,
+        gain: NDArray[np.float64] | None = ...,
         allocate: _Allocate = ...,
     ) -> None: ...
 

@@ -33,13 +33,18 @@ cdef class Queries:
     query_ptr : int64 array of shape (n_queries + 1,), starting at 0
     relevance : float64 array of shape (n_rows,)
     weight : float64 array of shape (n_queries,)
-        What every pair of a query counts.
+        What every pair of a query counts, times what it counts itself:
+    winner, loser : float64 array of shape (n_rows,), optional
+        Weights >= 0 of the row of a pair that is more relevant, and of the other one.
+    gain : float64 array of shape (n_rows,), optional
+        Grows with relevance, and is the same where that is: a pair counts its difference.
     allocate : callable, optional
         Makes the arrays that are as long as there are rows, as `numpy.zeros` does.
     """
 
     def __init__(self, const int64_t[::1] query_ptr, const double[::1] relevance,
-                 const double[::1] weight, *, allocate=np.zeros):
+                 const double[::1] weight, *, const double[::1] winner=None,
+                 const double[::1] loser=None, const double[::1] gain=None, allocate=np.zeros):
         cdef int64_t q, b, largest = 0, sums = 0
         self.query_ptr = query_ptr
         self.weight = weight
@@ -51,6 +56,13 @@ cdef class Queries:
             raise ValueError("a shard holds at most 2^31 - 1 rows")
         self.level = allocate(self.n_rows, dtype=np.int32)
         self.n_levels = np.zeros(self.n_queries, dtype=np.int32)
+        if ((winner is not None and winner.shape[0] != self.n_rows)
+                or (loser is not None and loser.shape[0] != self.n_rows)
+                or (gain is not None and gain.shape[0] != self.n_rows)):
+            raise ValueError("there must be one weight and gain a row")
+        self.winner, self.loser = winner, loser
+        self.height = None if gain is None else allocate(self.n_rows)
+        self.weighted = not (winner is None and loser is None and gain is None)
         self.buffers = []
         if self.n_rows == 0:
             return
@@ -66,11 +78,29 @@ cdef class Queries:
                         &relevance[b], <int32_t> (query_ptr[q + 1] - b), self.space.keyed,
                         &self.level[b])
                 sums = max(sums, rp_sums_size(query_ptr[q + 1] - b, self.n_levels[q]))
+        if gain is not None:
+            self._set_heights(gain)
         self.space.value = self._doubles(largest)
         self.space.above = self._doubles(largest)
         self.space.below = self._doubles(largest)
         self.space.product = self._doubles(largest)
         self.space.sums = self._doubles(sums)
+        if self.weighted:
+            self.space.weighted = self._doubles(largest)
+            self.space.other = self._doubles(largest)
+
+    cdef void _set_heights(self, const double[::1] gain):
+        """The gain of each level less that of the lowest: small numbers lose fewer digits."""
+        cdef int64_t q, i, b
+        cdef double lowest
+        for q in range(self.n_queries):
+            b = self.query_ptr[q]
+            for i in range(b, self.query_ptr[q + 1]):
+                self.height[b + self.level[i]] = gain[i]
+            if self.n_levels[q] > 0:
+                lowest = self.height[b]
+                for i in range(self.n_levels[q]):
+                    self.height[b + i] -= lowest
 
     cdef double *_doubles(self, int64_t size) except NULL:
         """Scratch space that lives as long as this object, aligned to cache lines."""
@@ -96,7 +126,7 @@ cdef class ActivePairs:
         self.queries = queries
         self.allocate = allocate
         self.curved = allocate((6, n), dtype=np.int32)
-        self.straight = None
+        self.straight = self.counted_straight = None
         pairs.n_queries = queries.n_queries if queries.n_rows else 0
         if pairs.n_queries == 0:
             return
@@ -111,10 +141,30 @@ cdef class ActivePairs:
         pairs.order = &self.curved[4, 0]
         pairs.sorted_level = &self.curved[5, 0]
         pairs.space = queries.space
+        if queries.weighted:
+            self._set_weights()
         for q in range(queries.n_queries):
             b = queries.query_ptr[q]
             for p in range(queries.query_ptr[q + 1] - b):
                 pairs.order[b + p] = <int32_t> p
+
+    cdef void _set_weights(self):
+        """Point to what rows count, and to arrays of what their pairs do."""
+        cdef rp_weights *weights = &self.pairs.weights
+        cdef Queries queries = self.queries
+        cdef int64_t n = self.curved.shape[1]
+        self.counted = self.allocate((2, n))
+        weights.count, weights.difference = &self.counted[0, 0], &self.counted[1, 0]
+        if queries.height is not None:
+            weights.height = &queries.height[0]
+        self.sorted_weights = self.allocate((2, n))
+        if queries.winner is not None:
+            weights.winner = &queries.winner[0]
+            weights.sorted_winner = &self.sorted_weights[0, 0]
+        if queries.loser is not None:
+            weights.loser = &queries.loser[0]
+            same = weights.loser == weights.winner
+            weights.sorted_loser = &self.sorted_weights[0 if same else 1, 0]
 
     def update(self, const double[::1] score not None, double margin=1.0, double band=INFINITY):
         """Find the pairs that are active at `score`, and which of them are curved."""
@@ -130,6 +180,7 @@ cdef class ActivePairs:
         if band == INFINITY:
             self.pairs.straight_end = self.pairs.straight_begin = NULL
             self.pairs.straight_count = self.pairs.straight_difference = NULL
+            self.pairs.weights.straight_count = self.pairs.weights.straight_difference = NULL
             return
         if self.straight is None:
             self.straight = self.allocate((4, self.curved.shape[1]), dtype=np.int32)
@@ -137,6 +188,12 @@ cdef class ActivePairs:
         self.pairs.straight_begin = &self.straight[1, 0]
         self.pairs.straight_count = &self.straight[2, 0]
         self.pairs.straight_difference = &self.straight[3, 0]
+        if not self.queries.weighted:
+            return
+        if self.counted_straight is None:
+            self.counted_straight = self.allocate((2, self.curved.shape[1]))
+        self.pairs.weights.straight_count = &self.counted_straight[0, 0]
+        self.pairs.weights.straight_difference = &self.counted_straight[1, 0]
 
     def laplacian(self, const double[::1] z not None, double[::1] out not None):
         """Write sum_q weight_q sum over q's curved pairs of (z_i - z_j)(e_i - e_j) to `out`."""
@@ -187,19 +244,19 @@ cdef class ActivePairs:
 
     @property
     def count(self):
-        """Curved pairs of every row, in the order of the rows."""
-        return self._by_row(self.pairs.count)
+        """Curved pairs of every row, in the order of the rows, each as it counts in its query."""
+        return self._by_row(self.pairs.count, self.pairs.weights.count)
 
     @property
     def difference(self):
         """Curved pairs that a row should win minus those it should lose, by row."""
-        return self._by_row(self.pairs.difference)
+        return self._by_row(self.pairs.difference, self.pairs.weights.difference)
 
-    cdef _by_row(self, const int32_t *by_position):
+    cdef _by_row(self, const int32_t *by_position, const double *weighted):
         cdef int64_t q, p, b
         cdef double[::1] out = np.zeros(self.queries.n_rows)
         for q in range(self.pairs.n_queries):
             b = self.queries.query_ptr[q]
             for p in range(b, self.queries.query_ptr[q + 1]):
-                out[b + self.pairs.order[p]] = by_position[p]
+                out[b + self.pairs.order[p]] = weighted[p] if weighted else by_position[p]
         return np.asarray(out)

@@ -7,6 +7,7 @@
 #include "laplacian.h"
 #include "levels.h"
 #include "pair_losses.h"
+#include "weighted.h"
 
 RP_CLONES static void rp_activate_all(const rp_pairs *pairs, const double *score) {
     for (int64_t i = 0; i < pairs->n_queries; i++) {
@@ -21,7 +22,7 @@ RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, d
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
-        if (q.n_levels > 1) rp_laplacian(&q, z + b, &pairs->space, out + b);
+        if (q.n_levels > 1) rp_any_laplacian(&q, z + b, &pairs->space, out + b);
         else memset(out + b, 0, (size_t)q.n_rows * sizeof *out);
     }
 }
@@ -30,7 +31,7 @@ RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, d
 RP_CLONES static const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i,
                                                   const double *z) {
     rp_query q = rp_query_at(pairs, i);
-    rp_laplacian(&q, z + pairs->query_ptr[i], &pairs->space, pairs->space.product);
+    rp_any_laplacian(&q, z + pairs->query_ptr[i], &pairs->space, pairs->space.product);
     return pairs->space.product;
 }
 
@@ -41,8 +42,8 @@ RP_CLONES static double rp_squared_hinge_all(const rp_pairs *pairs, const double
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
         if (q.n_levels > 1)
-            loss += rp_squared_hinge(&q, score + b, pairs->margin, pairs->band, &pairs->space,
-                                     coefficient + b);
+            RP_ADD_EITHER(loss, &q, rp_squared_hinge_of, score + b, pairs->margin, pairs->band,
+                              &pairs->space, coefficient + b);
         else memset(coefficient + b, 0, (size_t)q.n_rows * sizeof *coefficient);
     }
     return loss;
@@ -54,7 +55,8 @@ RP_CLONES static double rp_hinge_all(const rp_pairs *pairs, const double *score,
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
-        if (q.n_levels > 1) loss += rp_hinge(&q, score + b, pairs->margin, coefficient + b);
+        if (q.n_levels > 1)
+            RP_ADD_EITHER(loss, &q, rp_hinge_of, score + b, pairs->margin, coefficient + b);
         else memset(coefficient + b, 0, (size_t)q.n_rows * sizeof *coefficient);
     }
     return loss;
@@ -65,7 +67,8 @@ RP_CLONES static double rp_clipped_slack_all(const rp_pairs *pairs, const double
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
         if (q.n_levels > 1)
-            sum += rp_clipped_slack(&q, score + pairs->query_ptr[i], pairs->margin, pairs->band);
+            RP_ADD_EITHER(sum, &q, rp_clipped_slack_of, score + pairs->query_ptr[i], pairs->margin,
+                             pairs->band);
     }
     return sum;
 }

@@ -7,7 +7,7 @@
 /* A copy in each pass: without, the compiler makes other vectors of the loops around them, and the
  * last bits of the results change. */
 #define RP_SUMS RP_INLINE
-#include "laplacian.h"
+#include "weighted.h"
 
 #define RP_LINE 64                  /* bytes of a cache line */
 #define RP_CHUNK 16384              /* bytes worked on while the next ones are fetched */

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from itertools import repeat
 from operator import add, attrgetter
 from typing import Any, NamedTuple, Self, TypeVar
@@ -30,7 +30,14 @@ from rankplug.data import RankingData, Scaling, no_pairs, no_pairs_count
 from rankplug.exceptions import ClusterError, DataError, SolverUnavailableError
 from rankplug.io import PreparedFolder, open_prepared
 from rankplug.kernels import squared_norms
-from rankplug.shards import PairTotals, Reduction, RemoteRankingData, pair_totals
+from rankplug.shards import (
+    UNIFORM,
+    PairTotals,
+    PairWeighting,
+    Reduction,
+    RemoteRankingData,
+    pair_totals,
+)
 from rankplug.solver import list_solvers, solver_class
 
 T = TypeVar("T")
@@ -119,6 +126,7 @@ class ClusterData(RemoteRankingData):
         self.categories = kept[0].categories
         self.scaling: Scaling | None = None
         self._metadata = kept
+        self._totals: dict[PairWeighting, PairTotals] = {}
         self._is_closed = False
 
     @classmethod
@@ -302,11 +310,14 @@ class ClusterData(RemoteRankingData):
 
     @override
     @contextmanager
-    def open_pairs(self, reduction: Reduction, n_threads: int | None) -> Iterator[ClusterShards]:
+    def open_pairs(
+        self, reduction: Reduction, n_threads: int | None, weighting: PairWeighting = UNIFORM
+    ) -> Iterator[ClusterShards]:
         # `n_threads` are those of one task, by default one: a worker does as many tasks at a time
         # as it has threads.
-        totals = None if reduction == "sum" else self._pair_totals
-        opening = Opening(reduction, totals, n_threads or 1)
+        alike = reduction == "sum" and weighting.counts_alike(self)
+        totals = None if alike else self._pair_totals(weighting)
+        opening = Opening(reduction, totals, n_threads or 1, weighting)
         shards = self._start(make_partition_shards, (opening,))
         try:
             yield ClusterShards(
@@ -326,9 +337,10 @@ class ClusterData(RemoteRankingData):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @cached_property
-    def _pair_totals(self) -> PairTotals:
-        return reduce(add, self.map(pair_totals))
+    def _pair_totals(self, weighting: PairWeighting) -> PairTotals:
+        if weighting not in self._totals:
+            self._totals[weighting] = reduce(add, self.map(pair_totals, weighting))
+        return self._totals[weighting]
 
     def _start(self, function: Callable[..., Any], args: tuple[Any, ...]) -> list[Future]:
         if self._is_closed:

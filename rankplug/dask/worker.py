@@ -17,8 +17,10 @@ import numpy as np
 
 from rankplug.data import RankingData
 from rankplug.shards import (
+    UNIFORM,
     LocalShards,
     PairTotals,
+    PairWeighting,
     Reduction,
     Shard,
     ShardState,
@@ -90,11 +92,14 @@ class Opening:
         Those of all partitions; None where the reduction needs none.
     n_threads : int
         Threads for the shards of one partition.
+    weighting : PairWeighting
+        What single pairs count.
     """
 
     reduction: Reduction
     totals: PairTotals | None
     n_threads: int
+    weighting: PairWeighting = UNIFORM
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,10 @@ class PartitionShards:
 
     def _open(self, data: RankingData) -> LocalShards:
         opening = self._opening
-        weight = pair_weights(data, opening.reduction, opening.totals)
-        return self._exit.enter_context(open_shards(data, weight, opening.n_threads))
+        weighting = opening.weighting
+        weight = pair_weights(data, opening.reduction, opening.totals, weighting)
+        opened = open_shards(data, weight, opening.n_threads, weighting)
+        return self._exit.enter_context(opened)
 
 
 def make_partition_shards(data: RankingData, opening: Opening) -> PartitionShards:

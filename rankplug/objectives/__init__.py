@@ -18,11 +18,14 @@ from rankplug.objectives.ranges import (
     pairwise_c,
 )
 from rankplug.objectives.top import Rows, Scope, TopProblem, make_top_problem
-from rankplug.shards import Reduction, pair_weights
+from rankplug.shards import DocumentPairs, PairWeight, PairWeighting, Reduction, pair_weights
 
 __all__ = [
+    "DocumentPairs",
     "Hinge",
     "PairLoss",
+    "PairWeight",
+    "PairWeighting",
     "Reduction",
     "Rows",
     "Scope",

@@ -2,7 +2,7 @@
 
 Pairwise problems sum over the pairs P of all queries: (i, j) with the same query and
 ``y_i > y_j``. What a pair of query q counts, ``c_q``, depends on the reduction, see
-`rankplug.shards.reductions`.
+`rankplug.shards.reductions`, and on what single pairs count, see `rankplug.shards.PairWeighting`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing_extensions import override
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import PreferenceData, RankingData, to_dense
 from rankplug.shards import (
+    UNIFORM,
     Evaluate,
+    PairWeighting,
     Reduction,
     RemoteRankingData,
     Shard,
@@ -236,17 +238,21 @@ class SmoothedHinge(PairLoss):
 
 @contextmanager
 def open_pairs(
-    data: PreferenceData | RemoteRankingData, reduction: Reduction, n_threads: int | None = None
+    data: PreferenceData | RemoteRankingData,
+    reduction: Reduction,
+    n_threads: int | None = None,
+    weighting: PairWeighting = UNIFORM,
 ) -> Iterator[Shards]:
     """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`.
 
     For remote data `n_threads` are those of each task on a worker, by default one.
     """
     if isinstance(data, RemoteRankingData):
-        with data.open_pairs(reduction, n_threads) as remote:
+        with data.open_pairs(reduction, n_threads, weighting) as remote:
             yield remote
     else:
-        with open_shards(data, pair_weights(data, reduction), n_threads) as shards:
+        weight = pair_weights(data, reduction, weighting=weighting)
+        with open_shards(data, weight, n_threads, weighting) as shards:
             yield shards
 
 
@@ -283,27 +289,40 @@ def centre_queries(data: AnyPairs) -> AnyPairs:
 
 
 def squared_hinge_objective(
-    data: PreferenceData, w: Vector, C: float, reduction: Reduction = "sum"
+    data: PreferenceData,
+    w: Vector,
+    C: float,
+    reduction: Reduction = "sum",
+    weighting: PairWeighting = UNIFORM,
 ) -> tuple[float, Vector]:
     """``1/2 w.w + C loss(w)`` and its gradient.
 
     Half the squared norm of that gradient is a duality gap: the dual point
     ``alpha_ij = 2 C c_q max(0, 1 - (s_i - s_j))`` has exactly this distance.
     """
-    return _objective(SquaredHinge, data, w, C, reduction)
+    return _objective(SquaredHinge, data, w, C, reduction, weighting)
 
 
 def hinge_objective(
-    data: PreferenceData, w: Vector, C: float, reduction: Reduction = "sum"
+    data: PreferenceData,
+    w: Vector,
+    C: float,
+    reduction: Reduction = "sum",
+    weighting: PairWeighting = UNIFORM,
 ) -> tuple[float, Vector]:
     """``1/2 w.w + C loss(w)`` with the plain hinge, and a subgradient."""
-    return _objective(Hinge, data, w, C, reduction)
+    return _objective(Hinge, data, w, C, reduction, weighting)
 
 
 def _objective(
-    kind: type[PairLoss], data: PreferenceData, w: Vector, C: float, reduction: Reduction
+    kind: type[PairLoss],
+    data: PreferenceData,
+    w: Vector,
+    C: float,
+    reduction: Reduction,
+    weighting: PairWeighting,
 ) -> tuple[float, Vector]:
-    with open_pairs(data, reduction, n_threads=1) as shards:
+    with open_pairs(data, reduction, 1, weighting) as shards:
         loss = kind(shards)
         value = 0.5 * float(w @ w) + C * loss.move_to(w)
         return value, w + C * loss.gradient()

@@ -10,7 +10,7 @@ import numpy as np
 from rankplug.data import Matrix, PreferenceData
 from rankplug.kernels import default_gamma, squared_norms
 from rankplug.objectives.pairs import SquaredHinge, open_pairs
-from rankplug.shards import Reduction, RemoteRankingData
+from rankplug.shards import UNIFORM, PairWeighting, Reduction, RemoteRankingData
 
 if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution
@@ -41,7 +41,9 @@ def gamma_range(X: Matrix) -> FloatDistribution:
 
 
 def pairwise_c(
-    data: PreferenceData | RemoteRankingData | None, reduction: Reduction = "sum"
+    data: PreferenceData | RemoteRankingData | None,
+    reduction: Reduction = "sum",
+    weighting: PairWeighting = UNIFORM,
 ) -> FloatDistribution:
     r"""C of ``1/2 |w|^2 + C sum over pairs of c_q h(1 - (s_i - s_j))``, h a (squared) hinge.
 
@@ -57,6 +59,7 @@ def pairwise_c(
     data : RankingData, LabelRankingData, RemoteRankingData or None
         None, or data whose g is 0: a range for features of the order of 1.
     reduction : "sum", "mean" or "query-mean"
+    weighting : PairWeighting
 
     References
     ----------
@@ -64,7 +67,7 @@ def pairwise_c(
        KDD 2015.
     """
     if data is not None:
-        low = _smallest_c(data, reduction)
+        low = _smallest_c(data, reduction, weighting)
         if low > 0 and math.isfinite(low * 10.0**_DECADES):
             return decades_up(low)
     # With features of the order of 1, |g| is of the order of what all pairs count together: 1 for
@@ -79,8 +82,10 @@ def largest_squared_norm(data: PreferenceData | RemoteRankingData) -> float:
     return float(squared_norms(data.X).max(initial=0.0)) or 1.0
 
 
-def _smallest_c(data: PreferenceData | RemoteRankingData, reduction: Reduction) -> float:
-    with open_pairs(data, reduction) as shards:
+def _smallest_c(
+    data: PreferenceData | RemoteRankingData, reduction: Reduction, weighting: PairWeighting
+) -> float:
+    with open_pairs(data, reduction, weighting=weighting) as shards:
         loss = SquaredHinge(shards)
         loss.move_to(None)
         twice_g = float(np.linalg.norm(loss.gradient()))

@@ -7,13 +7,26 @@ from rankplug.shards.matrices import Vector
 from rankplug.shards.memory import is_mapped
 from rankplug.shards.reductions import PairTotals, Reduction, pair_totals, pair_weights
 from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state, state_after
+from rankplug.shards.weighting import (
+    UNIFORM,
+    DocumentPairs,
+    PairWeight,
+    PairWeighting,
+    RowFactors,
+    weigh_pairs,
+)
 
 __all__ = [
+    "UNIFORM",
+    "DocumentPairs",
     "Evaluate",
     "LocalShards",
     "PairTotals",
+    "PairWeight",
+    "PairWeighting",
     "Reduction",
     "RemoteRankingData",
+    "RowFactors",
     "Shard",
     "ShardState",
     "Shards",
@@ -25,4 +38,5 @@ __all__ = [
     "pair_totals",
     "pair_weights",
     "state_after",
+    "weigh_pairs",
 ]

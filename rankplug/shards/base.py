@@ -13,6 +13,7 @@ from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.shards.matrices import RowMatrix, Vector
 from rankplug.shards.memory import Allocate
 from rankplug.shards.state import Evaluate, ShardState, changes_state, keeps_state
+from rankplug.shards.weighting import NO_FACTORS, RowFactors
 
 _SAMPLE_ROWS_PER_QUERY = 1000
 """Queries up to so many rows are in a sample as a whole; of longer ones evenly spaced rows do."""
@@ -34,6 +35,8 @@ class Shard:
     query_ptr : int64 array of shape (n_queries + 1,), starting at 0
     relevance : float64 array of shape (n_rows,)
     query_weight : float64 array of shape (n_queries,)
+    factors : RowFactors
+        What single pairs count beside that, by row.
     allocate : callable, optional
         Makes arrays as long as there are rows, as `numpy.zeros` does.
     """
@@ -44,12 +47,14 @@ class Shard:
         query_ptr: NDArray[np.int64],
         relevance: Vector,
         query_weight: Vector,
+        factors: RowFactors = NO_FACTORS,
         allocate: Allocate = np.zeros,
     ) -> None:
         self.matrix = matrix
         self.query_ptr = query_ptr
         self.query_weight = query_weight
-        queries = Queries(query_ptr, relevance, query_weight, allocate=allocate)
+        weights = factors._asdict()
+        queries = Queries(query_ptr, relevance, query_weight, **weights, allocate=allocate)
         self._pairs = ActivePairs(queries, allocate=allocate)
         self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
         self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.shards.reductions import Reduction
+from rankplug.shards.weighting import UNIFORM, PairWeighting
 
 T = TypeVar("T")
 
@@ -122,6 +123,6 @@ class RemoteRankingData(ABC):
 
     @abstractmethod
     def open_pairs(
-        self, reduction: Reduction, n_threads: int | None
+        self, reduction: Reduction, n_threads: int | None, weighting: PairWeighting = UNIFORM
     ) -> AbstractContextManager[Shards]:
         """The shards, each pair with its weight; see `rankplug.objectives.open_pairs`."""

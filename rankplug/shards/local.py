@@ -22,6 +22,7 @@ from rankplug.shards.base import Shard
 from rankplug.shards.interface import Shards
 from rankplug.shards.matrices import FetchedRows, KeslerRows, RowMatrix, Vector, rows_of
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
+from rankplug.shards.weighting import UNIFORM, PairWeighting, items_of
 from rankplug.system.cores import available_cores
 from rankplug.system.interruption import raise_if_overdue
 
@@ -81,7 +82,10 @@ class LocalShards(Shards):
 
 @contextmanager
 def open_shards(
-    data: PreferenceData, query_weight: Vector, n_threads: int | None = None
+    data: PreferenceData,
+    query_weight: Vector,
+    n_threads: int | None = None,
+    weighting: PairWeighting = UNIFORM,
 ) -> Iterator[LocalShards]:
     """Cut the data into shards and start the threads for them.
 
@@ -95,10 +99,12 @@ def open_shards(
     n_threads : int, optional
         The cores this process may use by default. Small data make one shard and stay on one
         thread.
+    weighting : PairWeighting
+        What single pairs count beside that.
     """
     spans = _spans(data)
     allocate = _memory(data, len(spans))
-    make = partial(_make_shard, data, query_weight, allocate)
+    make = partial(_make_shard, data, query_weight, weighting, allocate)
     n_workers = min(n_threads or available_cores(), len(spans))
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
@@ -135,19 +141,18 @@ def _spans(data: PreferenceData) -> list[tuple[int, int]]:
 
 
 def _make_shard(
-    data: PreferenceData, query_weight: Vector, allocate: Allocate, span: tuple[int, int]
+    data: PreferenceData,
+    query_weight: Vector,
+    weighting: PairWeighting,
+    allocate: Allocate,
+    span: tuple[int, int],
 ) -> Shard:
     """The shard of a run of queries (or instances)."""
     b, e = span
+    query_ptr, relevance, factors = items_of(data, weighting, b, e)
     matrix: RowMatrix
     if isinstance(data, RankingData):
-        rows = slice(int(data.query_ptr[b]), int(data.query_ptr[e]))
-        X, relevance = row_slice(data.X, rows), data.relevance[rows]
-        matrix = rows_of(X)
-        query_ptr = data.query_ptr[b : e + 1] - data.query_ptr[b]
+        matrix = rows_of(row_slice(data.X, slice(int(data.query_ptr[b]), int(data.query_ptr[e]))))
     else:
-        compared = ~np.isnan(data.relevance[b:e])
-        relevance = data.relevance[b:e][compared]
-        matrix = KeslerRows(row_slice(data.X, slice(b, e)), compared)
-        query_ptr = np.concatenate(([0], np.cumsum(compared.sum(axis=1))))
-    return Shard(matrix, query_ptr, relevance, query_weight[b:e], allocate)
+        matrix = KeslerRows(row_slice(data.X, slice(b, e)), ~np.isnan(data.relevance[b:e]))
+    return Shard(matrix, query_ptr, relevance, query_weight[b:e], factors, allocate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from functools import partial
 from typing import Annotated, Any, NamedTuple, Protocol, get_args
@@ -20,6 +21,9 @@ from rankplug.exceptions import ParameterError
 from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
 from rankplug.models import LinearModel, Model, linear_model, linear_weights
 from rankplug.objectives import (
+    DocumentPairs,
+    PairWeight,
+    PairWeighting,
     Reduction,
     Scope,
     TopProblem,
@@ -136,6 +140,12 @@ class LinearPathSolver(IterativeSolver):
         ``c_q``: 1; 1 / number of pairs; or 1 / (pairs of the query * queries with pairs), each
         times the query's weight. The numbers of all pairs and of queries are weighted, too: a query
         of weight 2 counts as two of them.
+    pair_weight : "uniform", "gain" or "relevance"
+        What a pair counts beside ``c_q``: 1, the difference of the gains ``2^y - 1`` of its rows,
+        or that of their relevance y. Numbers of pairs then are sums of that.
+    document_pairs : "preferred" or "product"
+        Where rows have weights (``document_weight``): a pair counts that of its preferred row, or
+        the product of both, too.
     n_threads : int, optional
         Threads for large data, by default all cores this process may use. The result does not
         depend on it.
@@ -148,20 +158,38 @@ class LinearPathSolver(IterativeSolver):
         duality_gap=True,
         warm_start=True,
         distributed=True,
+        document_weights=True,
     )
 
     C: Positive = field(default=1.0, kw_only=False)
     preconditioner: PreconditionerName = "auto"
     reduction: Reduction = "sum"
+    pair_weight: PairWeight = "uniform"
+    document_pairs: DocumentPairs = "preferred"
     n_threads: Threads = None
+
+    @property
+    def weighting(self) -> PairWeighting:
+        """What single pairs count."""
+        return PairWeighting(self.pair_weight, self.document_pairs)
 
     def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """C from where every pair has a loss, which depends on the reduction."""
-        return {"C": pairwise_c(data, self.reduction)}
+        return {"C": pairwise_c(data, self.reduction, self.weighting)}
 
     def _prepare(self, data: Data) -> Data:
         """The data that are solved instead: with the same differences of rows in each query."""
         return data
+
+    def _open_pairs(self, data: Data) -> AbstractContextManager[Shards]:
+        """The shards of the data, each pair with its weight."""
+        prepared = self._prepare(data)
+        return open_pairs(prepared, self.reduction, self.n_threads, self.weighting)
+
+    def _loss_parameters(self) -> dict[str, Any]:
+        """The parameters that enter the loss, for `describe_objective`."""
+        names = ("C", "reduction", "pair_weight", "document_pairs")
+        return {name: getattr(self, name) for name in names}
 
     @abstractmethod
     def _open_problem(self, shards: Shards) -> PathProblem:
@@ -170,7 +198,7 @@ class LinearPathSolver(IterativeSolver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        with open_pairs(self._prepare(data), self.reduction, self.n_threads) as shards:
+        with self._open_pairs(data) as shards:
             problem = self._open_problem(shards)
             if init is not None:
                 problem.move_to(linear_weights(init))
@@ -180,7 +208,7 @@ class LinearPathSolver(IterativeSolver):
     def _solve_path(
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
     ) -> Iterator[SolverResult]:
-        with open_pairs(self._prepare(data), self.reduction, self.n_threads) as shards:
+        with self._open_pairs(data) as shards:
             problem, n_passes = self._open_problem(shards), 0.0
             for C in Cs:
                 monitor = Monitor(name=self.name)

@@ -116,9 +116,11 @@ def test_rankers_train_score_and_predict_frames_from(make, client, folder, frame
         table = make(folder, frame)
         local = table.compute()
     columns = {"qid": table["qid"], "sample_weight": table["weight"]}
-    ranker = Ranker(SOLVER, client=client).fit(table[F], table["y"], **columns)
+    documents = {"document_weight": table["a"].abs()}
+    ranker = Ranker(SOLVER, client=client).fit(table[F], table["y"], **columns, **documents)
     local_columns = {"qid": local.qid, "sample_weight": local.weight}
-    one = rankplug.Ranker(SOLVER).fit(local[F], local.y, **local_columns)
+    documents = {"document_weight": local["a"].abs()}
+    one = rankplug.Ranker(SOLVER).fit(local[F], local.y, **local_columns, **documents)
     assert ranker.model_.coef == pytest.approx(one.model_.coef, abs=1e-6)
     assert ranker.n_queries_in_ == one.n_queries_in_
     expected = one.score(local[F], local.y, **local_columns)

@@ -30,7 +30,8 @@ def made(seed=0, n=120, n_queries=8):
     rng = np.random.default_rng(seed)
     qid = np.sort(rng.integers(0, n_queries, n))
     X, y = rng.normal(size=(n, N_FEATURES)), rng.integers(0, 4, n)
-    return RankingData.from_arrays(X, y, qid, sample_weight=1.0 + qid % 3)
+    weights = {"sample_weight": 1.0 + qid % 3, "document_weight": rng.random(n)}
+    return RankingData.from_arrays(X, y, qid, **weights)
 
 
 def a_shard(data):

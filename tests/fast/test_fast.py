@@ -12,8 +12,11 @@ from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs, Queries
 
 
-def listed_pairs(score, relevance, query_ptr, weight, margin):
-    """Laplacian, squared hinge and hinge, pair by pair."""
+def listed_pairs(score, relevance, query_ptr, weight, margin, **factors):
+    """Laplacian, squared hinge and hinge, pair by pair, each as it counts."""
+    one = np.ones(len(score))
+    winner, loser = (one if factors.get(k) is None else factors[k] for k in ("winner", "loser"))
+    gain = factors.get("gain")
     laplacian = np.zeros((len(score), len(score)))
     squared = hinge = 0.0
     for q, (b, e) in enumerate(itertools.pairwise(query_ptr)):
@@ -23,9 +26,11 @@ def listed_pairs(score, relevance, query_ptr, weight, margin):
                 if relevance[i] > relevance[j] and score[i] - score[j] < margin:
                     edge = np.zeros(len(score))
                     edge[i], edge[j] = 1, -1
-                    laplacian += weight[q] * np.outer(edge, edge)
-                    squared += weight[q] * slack**2
-                    hinge += weight[q] * slack
+                    c = weight[q] * winner[i] * loser[j]
+                    c *= 1.0 if gain is None else gain[i] - gain[j]
+                    laplacian += c * np.outer(edge, edge)
+                    squared += c * slack**2
+                    hinge += c * slack
     return laplacian, squared, hinge
 
 
@@ -92,6 +97,101 @@ def test_a_band_leaves_straight_pairs_out(shard, share):
     fresh.update(score, margin)
     fresh.squared_hinge(score, plain)
     np.testing.assert_allclose(out, plain, atol=1e-10)
+
+
+WEIGHINGS = ["winner", "loser", "both", "gain", "gain and winner", "gain and both"]
+
+
+def draw_factors(relevance, kind, seed):
+    """Weights of rows from 1e-6 to 1e6, some of them zero, and gains."""
+    rng = np.random.default_rng(seed)
+    winner, loser = 10.0 ** rng.uniform(-6, 6, (2, len(relevance)))
+    winner[rng.random(len(winner)) < 0.2] = 0.0
+    loser = winner if "both" in kind else loser  # the product: one array
+    return {
+        "winner": winner if "winner" in kind or "both" in kind else None,
+        "loser": loser if kind == "loser" or "both" in kind else None,
+        "gain": np.exp2(np.minimum(relevance, 20.0)) - 1.0 if "gain" in kind else None,
+    }
+
+
+@given(
+    shards(), st.sampled_from(WEIGHINGS), st.integers(0, 2**32), st.sampled_from([9.0, 0.5, 0.1])
+)
+def test_weighted_pairs_equal_listed_pairs(shard, kind, seed, share):
+    """Every entry point, with a band (0.5, 0.1 of the margin) and without one (9)."""
+    score, relevance, query_ptr, weight, margin = shard
+    if len(score) == 0:
+        return
+    relevance = np.round(relevance, 2)
+    band = np.inf if share > 1 else share * margin
+    factors = draw_factors(relevance, kind, seed)
+    pairs = ActivePairs(Queries(query_ptr, relevance, weight, **factors))
+    pairs.update(np.cos(np.arange(len(score), dtype=float)), 0.5, 0.2)
+    pairs.update(score, margin, band)
+    every, squared, hinge = listed_pairs(score, relevance, query_ptr, weight, margin, **factors)
+    straight, beyond, excess = np.zeros_like(every), 0.0, 0.0
+    if share < 1:
+        parts = (score, relevance, query_ptr, weight, margin - band)
+        straight, beyond, excess = listed_pairs(*parts, **factors)
+    # What is compared has the size of all the pairs of a query, or of rows where it is by row.
+    size = np.abs(every).max(initial=1e-300)
+    z = np.sin(np.arange(len(score)) + 0.5)
+    out, up, down = np.empty((3, len(score)))
+    pairs.laplacian(z, out)
+    curved = every - straight
+    np.testing.assert_allclose(out, curved @ z, rtol=1e-9, atol=1e-12 * size)
+    row_weight = np.repeat(weight, np.diff(query_ptr))
+    np.testing.assert_allclose(pairs.count * row_weight, np.diag(curved), atol=1e-12 * size)
+    assert pairs.count.min() >= 0.0
+    scale = size * max(1.0, np.abs(score).max()) ** 2
+    assert pairs.squared_hinge(score, out) == pytest.approx(
+        squared - beyond, rel=1e-9, abs=1e-10 * scale
+    )
+    assert pairs.hinge(score, up) == pytest.approx(hinge, rel=1e-9, abs=1e-11 * scale)
+    slack = hinge - (excess if share < 1 else 0.0)
+    assert pairs.clipped_slack(score) == pytest.approx(slack, rel=1e-9, abs=1e-11 * scale)
+    # Derivatives: (L s - margin d) for the square, straight pairs by their constant slope.
+    edges = listed_derivatives(score, relevance, query_ptr, weight, margin, band, factors)
+    np.testing.assert_allclose(out, edges[0], rtol=1e-9, atol=1e-10 * scale)
+    np.testing.assert_allclose(up, edges[1], rtol=1e-9, atol=1e-11 * scale)
+    pairs.update(score, margin)
+    assert pairs.squared_hinge(score, down) == pytest.approx(squared, rel=1e-9, abs=1e-10 * scale)
+
+
+def listed_derivatives(score, relevance, query_ptr, weight, margin, band, factors):
+    """Half the derivative of the banded square, and that of the hinge, pair by pair."""
+    half, first = np.zeros((2, len(score)))
+    for q, (b, e) in enumerate(itertools.pairwise(query_ptr)):
+        for i, j in itertools.product(range(b, e), repeat=2):
+            slack = margin - (score[i] - score[j])
+            if relevance[i] > relevance[j] and slack > 0.0:
+                c = weight[q]
+                c *= 1.0 if factors["winner"] is None else factors["winner"][i]
+                c *= 1.0 if factors["loser"] is None else factors["loser"][j]
+                c *= 1.0 if factors["gain"] is None else factors["gain"][i] - factors["gain"][j]
+                for out, change in ((half, c * min(slack, band)), (first, c)):
+                    out[i] -= change
+                    out[j] += change
+    return half, first
+
+
+@given(shards(), st.sampled_from(WEIGHINGS))
+def test_weights_of_one_change_nothing(shard, kind):
+    score, relevance, query_ptr, weight, margin = shard
+    if len(score) == 0:
+        return
+    relevance = (relevance > 0).astype(float)  # gains of 0 and 1
+    one = np.ones(len(score))
+    factors = {name: one if name in kind else None for name in ("winner", "loser")}
+    factors["gain"] = relevance if "gain" in kind else None
+    found = []
+    for given_factors in ({}, factors):
+        pairs = ActivePairs(Queries(query_ptr, relevance, weight, **given_factors))
+        pairs.update(score, margin)
+        out = np.empty(len(score))
+        found.append((pairs.squared_hinge(score, out), *out, *pairs.count, *pairs.difference))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-10)
 
 
 @given(shards())

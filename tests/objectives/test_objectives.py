@@ -5,16 +5,28 @@ import pytest
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, RankingData
+from rankplug.exceptions import DataError
 from rankplug.objectives import (
     Hinge,
+    PairWeighting,
     SmoothedHinge,
     SquaredHinge,
     hinge_objective,
+    open_pairs,
     pair_weights,
     squared_hinge_objective,
 )
 from rankplug.shards import LocalShards, open_shards
-from tests.oracles import hinge_primal, pair_differences, squared_hinge_dual, squared_hinge_primal
+from rankplug.solver import make_solver
+from tests.oracles import (
+    WEIGHTINGS,
+    hinge_primal,
+    listed_weights,
+    odd_weights,
+    pair_differences,
+    squared_hinge_dual,
+    squared_hinge_primal,
+)
 
 REDUCTIONS = ["sum", "mean", "query-mean"]
 
@@ -65,6 +77,78 @@ def test_objectives_equal_listed_pairs(data, reduction, objective, primal):
     if primal is squared_hinge_primal:
         gap = expected - squared_hinge_dual(differences, weight, 0.7, w)
         assert 0.5 * gradient @ gradient == pytest.approx(gap, rel=1e-8)
+
+
+def weigh_documents(data, seed=5):
+    return data.with_facts(document_weight=odd_weights(data.n_samples, seed))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(weigh_documents(ranking_data("float64")), id="dense"),
+        pytest.param(weigh_documents(ranking_data("csr", seed=1, weighted=False)), id="csr"),
+        pytest.param(label_data(), id="labels"),
+    ],
+)
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=lambda w: "-".join(w.values()))
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_weighted_objectives_equal_listed_pairs(data, reduction, weighting):
+    """Value, gradient, Hessian product, estimates of the Hessian and a step of the line search."""
+    differences, _ = pair_differences(data)
+    weight = listed_weights(data, reduction, **weighting)
+    counts = PairWeighting(**weighting)
+    w, v = np.random.default_rng(1).normal(size=(2, differences.shape[1]))
+    size = np.abs(differences).sum(axis=1) ** 2 @ weight
+    for objective, primal in (
+        (squared_hinge_objective, squared_hinge_primal),
+        (hinge_objective, hinge_primal),
+    ):
+        value, gradient = objective(data, w, 0.7, reduction, counts)
+        expected, expected_gradient = primal(differences, weight, 0.7, w)
+        assert value == pytest.approx(expected, rel=1e-10)
+        np.testing.assert_allclose(gradient, expected_gradient, atol=1e-12 * size)
+    active = (differences @ w < 1) * weight
+    hessian = 2 * differences.T @ (active[:, None] * differences)
+    with open_pairs(data, reduction, 1, counts) as shards:
+        loss = SquaredHinge(shards)
+        loss.move_to(w)
+        np.testing.assert_allclose(loss.hessian_product(v), hessian @ v, atol=1e-12 * size)
+        loss.start_direction()
+        loss.extend_direction(0.5)
+        there = w + 0.15 * v
+        expected = np.sum(weight * np.maximum(0, 1 - differences @ there) ** 2)
+        assert loss.loss_along(0.3) == pytest.approx(expected, rel=1e-10)
+        diagonal, exact = loss.hessian_diagonal(), np.diag(hessian)
+        assert np.all((diagonal > 0.45 * exact - 1e-9 * size) & (diagonal < 2.01 * exact + 1e-9))
+        smooth = SmoothedHinge(shards, 0.5)
+        slack = np.maximum(0, 1 - differences @ w)
+        bent = np.where(slack < 0.5, slack**2, slack - 0.25)
+        assert smooth.move_to(w) == pytest.approx(weight @ bent, rel=1e-10)
+        assert smooth.hinge() == pytest.approx(weight @ slack, rel=1e-10)
+        assert smooth.total_slope() == pytest.approx(weight @ np.minimum(1, 2 * slack), rel=1e-10)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_a_mean_over_weighted_pairs_keeps_the_meaning_of_c(reduction):
+    """Weights in other units change nothing but the sum."""
+    data = weigh_documents(ranking_data())
+    larger = data.with_facts(document_weight=1000.0 * data.document_weight)
+    factor = 1000.0 if reduction == "sum" else 1.0
+    expected = squared_hinge_objective(data, np.ones(6), factor, reduction)[0]
+    assert squared_hinge_objective(larger, np.ones(6), 1.0, reduction)[0] == pytest.approx(expected)
+
+
+def test_gains_and_weights_that_leave_no_pair_are_refused():
+    data = ranking_data(weighted=False)
+    high = data.with_facts(relevance=data.relevance + 30.0)
+    with pytest.raises(DataError, match="pair_weight='gain' takes relevance from 0 to 31"):
+        squared_hinge_objective(high, np.ones(6), 1.0, "sum", PairWeighting("gain"))
+    two = np.minimum(data.relevance, 1.0)
+    only = data.with_facts(relevance=two, document_weight=two)
+    for reduction in REDUCTIONS:
+        with pytest.raises(DataError, match="no preference pair counts"):
+            make_solver("tree-tron", document_pairs="product", reduction=reduction).solve(only)
 
 
 @pytest.mark.parametrize("data", DATA)

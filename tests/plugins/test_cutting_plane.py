@@ -12,7 +12,15 @@ from rankplug.exceptions import ConvergenceWarning, DataError
 from rankplug.objectives import hinge_objective, pair_weights
 from rankplug.optim import smoothing
 from rankplug.optim.bundle import Planes
-from tests.oracles import hinge_dual, hinge_primal, pair_differences, small_sets
+from tests.oracles import (
+    WEIGHTINGS,
+    hinge_dual,
+    hinge_primal,
+    listed_weights,
+    odd_weights,
+    pair_differences,
+    small_sets,
+)
 
 METHODS = ["ocas", "bmrm", "smoothed-newton"]
 by_method = pytest.mark.parametrize("method", METHODS)
@@ -50,16 +58,27 @@ def label_data():
 
 
 @settings(max_examples=120, phases=[Phase.generate])
-@given(small_sets(), st.sampled_from([1e-6, 0.1, 1.0, 1e4]), st.sampled_from(METHODS))
-def test_agrees_with_a_qp_solver(arrays, C, method):
+@given(
+    small_sets(),
+    st.sampled_from([1e-6, 0.1, 1.0, 1e4]),
+    st.sampled_from(METHODS),
+    st.sampled_from([{}, *WEIGHTINGS]),
+)
+def test_agrees_with_a_qp_solver(arrays, C, method, weighting):
     """The certified bounds lie on both sides of the minimum, within the tolerance.
 
     With a huge C, smoothed hinges of separable data may end in rounding errors, and say so.
     """
     data = RankingData.from_arrays(*arrays)
-    differences, query = pair_differences(data)
-    weight = pair_weights(data, "sum")[query]
-    result = solve(data, C, method=method, tol=1e-5)
+    if weighting:
+        weight = np.cbrt(odd_weights(data.n_samples, len(arrays[1])))
+        weight[-2:] = 1.0  # of a pair for certain
+        data = data.with_facts(document_weight=weight)
+    differences, _ = pair_differences(data)
+    # Means, where weights are odd: with a huge C no digits are left of a smaller one.
+    reduction = "mean" if weighting else "sum"
+    weight = listed_weights(data, reduction, **weighting)
+    result = solve(data, C, method=method, tol=1e-5, reduction=reduction, **weighting)
     value, _ = hinge_primal(differences, weight, C, result.model.coef)
     assert result.objective == pytest.approx(value, rel=1e-8)
     converged = result.status == "converged"

@@ -18,7 +18,10 @@ from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.objectives import pair_weights, squared_hinge_objective
 from rankplug.system.interruption import check_in_time
 from tests.oracles import (
+    WEIGHTINGS,
+    listed_weights,
     minimise_squared_hinge,
+    odd_weights,
     pair_differences,
     small_sets,
     squared_hinge_dual,
@@ -45,12 +48,19 @@ def solve(data, C=1.0, **params):
     small_sets(scales=(0.01, 1.0, 100.0)),
     st.sampled_from([1e-6, 0.1, 1.0, 1e4]),
     st.sampled_from(METHODS),
+    st.sampled_from([{}, *WEIGHTINGS]),
 )
-def test_agrees_with_listed_pairs(arrays, C, params):
+def test_agrees_with_listed_pairs(arrays, C, params, weighting):
     data = RankingData.from_arrays(*arrays)
-    differences, query = pair_differences(data)
-    weight = pair_weights(data, "sum")[query]
-    result = solve(data, C, **params)
+    if weighting:
+        weight = np.cbrt(odd_weights(data.n_samples, len(arrays[1])))
+        weight[-2:] = 1.0  # of a pair for certain
+        data = data.with_facts(document_weight=weight)
+    differences, _ = pair_differences(data)
+    # Means, where weights are odd: a huge C times the largest would leave no digits.
+    reduction = "mean" if weighting else "sum"
+    weight = listed_weights(data, reduction, **weighting)
+    result = solve(data, C, reduction=reduction, **params, **weighting)
     _, best = minimise_squared_hinge(differences, weight, C)
     value, gradient = squared_hinge_primal(differences, weight, C, result.model.coef)
     assert result.objective == pytest.approx(value, rel=1e-8, abs=1e-10)
@@ -62,21 +72,25 @@ def test_agrees_with_listed_pairs(arrays, C, params):
     assert result.duality_gap <= gap * (1 + 1e-3) + 1e-7 * (1 + value)
 
 
+@pytest.mark.parametrize("weighting", [None, *WEIGHTINGS], ids=str)
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
-def test_agrees_with_a_qp_solver(C):
+def test_agrees_with_a_qp_solver(C, weighting):
     cvxpy = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(0)
     qid = np.repeat([0, 1, 2], [6, 1, 5])
     X = np.round(rng.normal(size=(12, 3)), 1)
     data = RankingData.from_arrays(X, rng.integers(0, 3, size=12), qid)
     differences, _ = pair_differences(data)
+    if weighting is not None:
+        data = data.with_facts(document_weight=np.sqrt(odd_weights(12, 1)))
+    weight = listed_weights(data, "mean", **(weighting or {}))
     w = cvxpy.Variable(3)
     slack = cvxpy.pos(1 - differences @ w)
     problem = cvxpy.Problem(
-        cvxpy.Minimize(0.5 * cvxpy.sum_squares(w) + C * cvxpy.sum_squares(slack))
+        cvxpy.Minimize(0.5 * cvxpy.sum_squares(w) + C * weight @ cvxpy.square(slack))
     )
     problem.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
-    result = solve(data, C, tol=1e-10)
+    result = solve(data, C, tol=1e-10, reduction="mean", **(weighting or {}))
     assert result.objective == pytest.approx(problem.value, rel=1e-7)
     np.testing.assert_allclose(result.model.coef, w.value, atol=1e-5)
 
