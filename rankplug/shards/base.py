@@ -53,8 +53,8 @@ class Shard:
         self.matrix = matrix
         self.query_ptr = query_ptr
         self.query_weight = query_weight
-        weights = factors._asdict()
-        queries = Queries(query_ptr, relevance, query_weight, **weights, allocate=allocate)
+        given = factors.given
+        queries = Queries(query_ptr, relevance, query_weight, **given, allocate=allocate)
         self._pairs = ActivePairs(queries, allocate=allocate)
         self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
         self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))

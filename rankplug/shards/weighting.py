@@ -34,6 +34,11 @@ class RowFactors(NamedTuple):
     loser: Vector | None = None
     gain: Vector | None = None
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not left out, by name."""
+        return {name: values for name, values in self._asdict().items() if values is not None}
+
 
 NO_FACTORS = RowFactors()
 
@@ -110,7 +115,7 @@ def weigh_pairs(data: PreferenceData, weighting: PairWeighting = UNIFORM) -> Vec
 def _weigh_span(data: PreferenceData, weighting: PairWeighting, begin: int, end: int) -> Vector:
     """The same of some consecutive examples."""
     query_ptr, relevance, factors = items_of(data, weighting, begin, end)
-    queries = Queries(query_ptr, relevance, np.ones(end - begin), **factors._asdict())
+    queries = Queries(query_ptr, relevance, np.ones(end - begin), **factors.given)
     pairs = ActivePairs(queries)
     pairs.update(np.zeros(len(relevance)))
     query = np.repeat(np.arange(end - begin), np.diff(query_ptr))
