@@ -21,6 +21,7 @@ from rankplug.cli.models import add_predict, add_serve, add_solvers
 from rankplug.cli.prepare import add_prepare
 from rankplug.cli.recipes import add_compare, add_run, add_train, add_tune
 from rankplug.cli.shared import FAILED, INTERRUPTED, MISTAKE, Signals, drop_output, has_output
+from rankplug.cli.show import add_show
 from rankplug.cli.track import add_track
 
 __all__ = ["main"]
@@ -34,6 +35,7 @@ _COMMANDS = (
     add_track,
     add_evaluate,
     add_explain,
+    add_show,
     add_predict,
     add_prepare,
     add_serve,

@@ -196,7 +196,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, optional: bool = Fal
         "model",
         metavar="MODEL",
         nargs="?" if optional else None,
-        help="a folder, models:/NAME@ALIAS, models:/NAME/VERSION, models:/ID or runs:/RUN_ID/NAME",
+        help="a folder, models:/NAME@ALIAS, models:/NAME/VERSION, models:/ID or runs:/RUN_ID/NAME; "
+        "or what 'rankplug show' has written of a model that was turned by hand",
     )
     parser.add_argument(
         "--tracking-uri",
@@ -221,9 +222,12 @@ def open_model(args: argparse.Namespace) -> Model:
     """The model that the arguments name; `ParameterError` if there is none."""
     from rankplug.exceptions import ParameterError
     from rankplug.models import load_model as load_saved_model
+    from rankplug.models import read_adjustment
 
     if Path(args.model, "model.json").is_file():
         return load_saved_model(args.model)
+    if Path(args.model).is_file():
+        return read_adjustment(args.model, lambda base: open_model(naming(args, base)))
 
     from mlflow.exceptions import MlflowException
 
@@ -233,7 +237,7 @@ def open_model(args: argparse.Namespace) -> Model:
     if ":/" not in args.model and not Path(args.model, "MLmodel").is_file():
         raise ParameterError(
             f"{args.model}: no such model: name a folder with a file MLmodel or model.json in it, "
-            "or a URI such as models:/NAME@champion"
+            "a URI such as models:/NAME@champion, or a file that 'rankplug show' has written"
         )
     _use_tracking_store(args.tracking_uri)
     try:
@@ -241,6 +245,11 @@ def open_model(args: argparse.Namespace) -> Model:
             return rankplug.mlflow.load_model(args.model)
     except (MlflowException, OSError) as error:
         raise ParameterError(f"model {args.model}: {first_line(error)}") from error
+
+
+def naming(args: argparse.Namespace, model: str) -> argparse.Namespace:
+    """The arguments, with another model."""
+    return argparse.Namespace(**{**vars(args), "model": model})
 
 
 def add_solvers(commands: Any, common: argparse.ArgumentParser) -> None:

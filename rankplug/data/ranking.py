@@ -67,6 +67,8 @@ class RankingData(PreferenceData):
         Whether the indices of the svmlight text that they were read from begin at 0.
     document_weight : float64 ndarray of shape (n_samples,) or None
         How much the pairs of each row count, beside what those of its query do; None means 1 each.
+    shown : pyarrow.Table or None
+        Columns that describe the rows to people, such as a title; reports show them.
     """
 
     task: ClassVar[Task] = "query-document"
@@ -85,6 +87,7 @@ class RankingData(PreferenceData):
     zero_based: bool = False
     categories: Categories = field(default_factory=dict)
     document_weight: NDArray[np.float64] | None = None
+    shown: Any = None
 
     @classmethod
     def from_arrays(
@@ -313,6 +316,7 @@ class RankingData(PreferenceData):
             zero_based=self.zero_based,
             categories=self.categories,
             document_weight=None if self.document_weight is None else self.document_weight[rows],
+            shown=None if self.shown is None else self.shown.take(rows),
         )
         return taken if self.has_missing else taken.noting_missing(False)
 
@@ -336,6 +340,7 @@ class RankingData(PreferenceData):
             zero_based=parts[0].zero_based,
             categories=cls._same_categories(parts),
             document_weight=cls._stack_document_weights(parts),
+            shown=_stack_shown([part.shown for part in parts]),
         )
         return stacked._noting_parts(parts)
 
@@ -377,6 +382,17 @@ def _pair_counts(relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]) -
     np.add.at(tied, query[by_level[starts]], runs * (runs - 1) // 2)
     result: NDArray[np.int64] = sizes * (sizes - 1) // 2 - tied
     return result
+
+
+def _stack_shown(tables_: Sequence[Any]) -> Any:
+    """The rows of all tables, in the columns that all of them have."""
+    if any(one is None for one in tables_):
+        return None
+    import pyarrow as pa
+
+    names = [n for n in tables_[0].column_names if all(n in one.column_names for one in tables_)]
+    texts = pa.schema([(name, pa.string()) for name in names])
+    return pa.concat_tables([one.select(names).cast(texts) for one in tables_])
 
 
 def _query_weight(

@@ -1,5 +1,6 @@
 """Trained models: they predict, save and load, and know nothing of how they were trained."""
 
+from rankplug.models.adjusted import AdjustedModel, Turn, fingerprint, read_adjustment
 from rankplug.models.base import Model, saved_size
 from rankplug.models.contributions import SHAPES, TREES, Contributions, find_contributions
 from rankplug.models.header import SCHEMA_VERSION
@@ -28,6 +29,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "SHAPES",
     "TREES",
+    "AdjustedModel",
     "Contributions",
     "KernelModel",
     "LabelLinearModel",
@@ -38,14 +40,17 @@ __all__ = [
     "TreeArrays",
     "TreeEnsemble",
     "TreeModel",
+    "Turn",
     "WrappedModel",
     "check_labels",
     "find_contributions",
+    "fingerprint",
     "linear_model",
     "linear_weights",
     "load_model",
     "model_class",
     "predict_data",
+    "read_adjustment",
     "saved_size",
     "scale_parts",
     "scaled_model",

@@ -47,6 +47,11 @@ class Contributions:
     method: str
     error: NDArray[np.float64] | None = None
 
+    @property
+    def is_additive(self) -> bool:
+        """Whether each is a function of its feature alone, as in linear and additive models."""
+        return set(self.method.split(" + ")) <= {WEIGHTS, SHAPES}
+
     def __add__(self, other: Contributions) -> Contributions:
         """Those to the sum of two scores of the same rows."""
         methods = [*self.method.split(" + "), *other.method.split(" + ")]

@@ -18,7 +18,12 @@ _CORE_KINDS: dict[str, type[Model]] = {
 
 
 def load_model(path: str | Path) -> Model:
-    """Load a model that `Model.save` wrote.
+    """Load a model that `Model.save` wrote, or one that an adjustment makes of such a model.
+
+    Parameters
+    ----------
+    path : path
+        The model's folder, or the JSON file of an adjustment; see `rankplug.models.adjusted`.
 
     Raises
     ------
@@ -27,6 +32,10 @@ def load_model(path: str | Path) -> Model:
         written by a newer version or a plugin that is not installed.
     """
     folder = Path(path)
+    if folder.is_file():
+        from rankplug.models.adjusted import read_adjustment  # which loads the model that it names
+
+        return read_adjustment(folder)
     header = read_header(folder)
     check_files(folder, header)
     found_class = model_class(header["kind"], folder)

@@ -19,6 +19,8 @@ from rankplug.report.formats import (
     write_report,
 )
 from rankplug.report.html import to_html
+from rankplug.report.look.entrants import Documents, Entrant, features_of
+from rankplug.report.look.showing import show_rankings
 from rankplug.report.pictures import draw_pictures
 from rankplug.report.report import (
     SANITY_SOLVERS,
@@ -37,6 +39,8 @@ __all__ = [
     "SANITY_SOLVERS",
     "Cell",
     "Comparison",
+    "Documents",
+    "Entrant",
     "LearningPoint",
     "Outcome",
     "ParetoTrials",
@@ -47,6 +51,7 @@ __all__ = [
     "compare",
     "comparison_table",
     "draw_pictures",
+    "features_of",
     "plot_convergence",
     "plot_differences",
     "plot_ndcg",
@@ -54,6 +59,7 @@ __all__ = [
     "plot_tradeoffs",
     "plot_tuning",
     "plot_weights",
+    "show_rankings",
     "text_table",
     "to_csv",
     "to_html",

@@ -1,13 +1,15 @@
-"""A report as one HTML page that needs no other file, no script and no network."""
+"""A report as one HTML page that needs no other file and no network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from rankplug.exceptions import warn_caller
 from rankplug.report import tables
+from rankplug.report.look.page import Look, policy
+from rankplug.report.look.showing import look_at
 from rankplug.report.plots.canvas import Canvas, Plot
 from rankplug.report.plots.convergence import convergence
 from rankplug.report.plots.curves import curves
@@ -16,9 +18,7 @@ from rankplug.report.plots.tradeoffs import differences, learning, tradeoffs, tu
 from rankplug.report.plots.weights import weights
 from rankplug.report.report import Report
 from rankplug.report.tables import Table
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from rankplug.report.templates import own, render
 
 _MARKS = {"better": "▲", "worse": "▼"}
 """Verdicts that stand out, by a sign for those who do not see the colours."""
@@ -82,9 +82,12 @@ def to_html(report: Report) -> str:
         _Section("Trees, refitted", None, canvas.draw(refits, report), _ABOUT_REFITS, legend=False),
     ]
     about_all = (f"{name}: {_ABOUT_SANITY}" for name in sanity)
+    look = _look(report, canvas.failures)
     notes = (*report.notes(), *about_all, *canvas.failures)
     sections.insert(0, _Section(table=replace(results, notes=notes)))
-    return _template().render(
+    style = _style(look)
+    return render(
+        "page.html",
         report=report,
         splits=[f"{split}: {size}" for split, size in report.splits.items()],
         verdicts=_verdicts(report),
@@ -92,7 +95,25 @@ def to_html(report: Report) -> str:
         keys={name: canvas.key(name) for name in canvas.styles},
         marks=_MARKS,
         sides={"<": "left", ">": "right"},
+        look=look,
+        style=style,
+        policy=policy(style, look.script if look else ""),
     )
+
+
+def _look(report: Report, failures: list[str]) -> Look | None:
+    """The rankings of the test set; trouble is a note and no error, as with figures."""
+    try:
+        return look_at(report)
+    except Exception as error:
+        failures.append(f"rankings are left out, as they cannot be shown: {error!r}")
+        warn_caller(f"report: {failures[-1]}")
+        return None
+
+
+def _style(look: Look | None) -> str:
+    """All rules of the page."""
+    return own("page.css") + (look.style if look else "")
 
 
 def _verdicts(report: Report) -> dict[str, list[str]]:
@@ -102,17 +123,3 @@ def _verdicts(report: Report) -> dict[str, list[str]]:
         names.setdefault(one.verdict, []).append(one.name)
     order = sorted(names, key=lambda verdict: (verdict != "better", verdict))
     return {verdict: names[verdict] for verdict in order}
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("rankplug.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html")

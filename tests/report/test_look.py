@@ -1,0 +1,231 @@
+"""The content of rankings that one looks at: sums, samples, sizes, and hostile text."""
+
+import base64
+import gzip
+import html
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import rankplug
+from rankplug.data import RankingData
+from rankplug.kernels import Kernel
+from rankplug.models import KernelModel, LinearModel, scaled_model
+from rankplug.report import Outcome, Report, show_rankings, to_html
+from rankplug.report.look.content import Limits, gather
+from rankplug.report.look.entrants import Documents, Entrant, features_of
+from rankplug.report.look.page import MOST_BYTES, policy
+from rankplug.report.look.showing import look_at
+from rankplug.solver import SolverResult
+
+RNG = np.random.default_rng(0)
+EVIL = "</script><script>alert(1)</script><!-- \u2028 & \U0001f600"
+
+
+def ranking_data(n_queries=6, size=9, n_features=5, names=None):
+    X = RNG.normal(size=(n_queries * size, n_features)).round(2)
+    y = np.clip((X[:, 0] + RNG.normal(size=len(X))).round(), 0, 3)
+    qid = np.repeat([f"q{q}" for q in range(n_queries)], size)
+    return RankingData.from_arrays(X, y, qid, feature_names=names)
+
+
+def entrant(name, model, data):
+    return Entrant(name, model.predict(data.X), model=model, features=features_of(data, model))
+
+
+def unpack(packed):
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def content_of(page):
+    return unpack(re.search(r'id="look-data">([^<]*)<', page)[1])
+
+
+def report_of(data, *models, metrics=("ndcg@10",)):
+    outcomes = tuple(
+        Outcome(
+            f"model {k}", "tree-tron", {}, "converged",
+            result=SolverResult(model, "converged", None, None, 1, 1.0),
+            scores=model.predict(data.X),
+        )
+        for k, model in enumerate(models)
+    )  # fmt: skip
+    return Report("demo", metrics, outcomes, test=data, query_ids=data.query_ids)
+
+
+def differences(query, k, above, below):
+    one = query["entrants"][k]
+    parts = one["step"] * (np.array(one["parts"])[:, above] - np.array(one["parts"])[:, below])
+    return parts, one["unit"] * (one["scores"][above] - one["scores"][below])
+
+
+@pytest.fixture(scope="module")
+def models():
+    data = ranking_data()
+    solvers = {
+        "linear": ("tree-tron", {}),
+        "splines": ("mapped", {"map": "splines"}),
+        "trees": ("xgboost-pairwise", {"n_estimators": 5}),
+    }
+    made = {
+        name: rankplug.make_solver(solver, **params).solve(data, random_state=0).model
+        for name, (solver, params) in solvers.items()
+    }
+    return data, made
+
+
+def test_contributions_on_the_page_add_up_to_differences_of_scores(models):
+    data, made = models
+    entrants = [entrant(name, model, data) for name, model in made.items()]
+    content = gather(Documents.of(data), entrants, None, Limits(digits=6))
+    assert [one["method"] for one in content["entrants"]] == [
+        "weight times value", "shape functions", "TreeSHAP"
+    ]  # fmt: skip
+    for query in content["queries"]:
+        rows = np.cumsum(query["rows"])
+        for k, model in enumerate(made.values()):
+            parts, total = differences(query, k, 0, 3)
+            scores = model.predict(data.X[rows])
+            assert total == pytest.approx(scores[0] - scores[3], abs=3e-6 * np.ptp(scores))
+            assert parts.sum() == pytest.approx(total, abs=1e-5 * np.ptp(scores))
+            added = model.contributions(data.X[rows])
+            names = [int(content["features"][j].removeprefix("f")) for j in query["features"]]
+            np.testing.assert_allclose(
+                parts, (added[0] - added[3])[names], atol=1e-5 * np.ptp(scores)
+            )
+            order = np.argsort(query["ranks"][k])
+            assert np.all(np.diff(scores[order]) <= 0)
+
+
+def test_a_query_of_one_document_ties_and_missing_values_have_a_place():
+    X = np.array([[1.0, np.nan], [0.5, 1.0], [0.5, 1.0], [0.0, 2.0]])
+    data = RankingData.from_arrays(X, [1, 0, 1, 0], ["one", "q", "q", "q"])
+    model = LinearModel([1.0, 2.0], skip_missing=True)
+    content = unpack(look_at(report_of(data, model)).data)
+    alone, query = content["queries"]
+    assert alone["cells"] == []
+    assert alone["entrants"][0]["scores"] == [0]
+    parts, total = differences(query, 0, 0, 1)
+    assert not parts.any()
+    assert total == 0
+
+
+def test_few_of_many_are_sampled_and_the_page_says_so():
+    data = ranking_data(n_queries=30, size=12)
+    scores = RNG.normal(size=(2, data.n_samples))
+    values = RNG.random(size=(2, 30))
+    values[1, 7] = math.nan
+    entrants = [
+        Entrant(name, own, value) for name, own, value in zip("ab", scores, values, strict=True)
+    ]
+    content = gather(Documents.of(data), entrants, "ndcg@10", Limits(queries=9, documents=5))
+    assert content["about"] == (
+        "9 of 30 queries: 3 where a wins most, 3 where it loses most, 3 at random, "
+        "up to 5 documents of each"
+    )
+    margin = np.argsort(np.nan_to_num(values[1] - values[0]))
+    ids = [query["id"] for query in content["queries"]]
+    assert {f"q{q}" for q in (*margin[:3], *margin[-3:])} <= set(ids)
+    for query in content["queries"]:
+        assert len(query["rows"]) == 5
+        for ranks in query["ranks"]:
+            assert 1 in ranks  # the first of each list is there
+    assert content["wins"][0][1] + content["wins"][1][0] == 29
+
+
+def test_two_hundred_queries_of_twenty_documents_take_at_most_300_kb():
+    names = [f"a feature with a long name, number {j}" for j in range(46)]
+    data = ranking_data(200, 20, 46, names)
+    titles = [f"A title of some length, and the number {i}" for i in range(data.n_samples)]
+    data = data.with_facts(shown=pa.table({"title": titles, "price": RNG.random(data.n_samples)}))
+    weights = RNG.normal(size=(2, 46)) * 0.8 ** np.arange(46)
+    models = [LinearModel(one, names) for one in weights]
+    report = report_of(data, *models)
+    look = look_at(report)
+    assert look.size <= MOST_BYTES
+    content = unpack(look.data)
+    assert len(content["queries"]) == 200
+    assert {len(query["rows"]) for query in content["queries"]} == {20}
+    assert min(len(query["features"]) for query in content["queries"]) >= 4
+    assert content["queries"][3]["texts"][0] == titles[60:80]
+
+
+def test_hostile_names_stay_data():
+    data = ranking_data(names=[EVIL, *"bcde"])
+    shown = pa.table({EVIL: [EVIL] * data.n_samples})
+    data = data.with_facts(shown=shown, query_ids=np.array([f"{EVIL}{q}" for q in range(6)]))
+    report = report_of(data, LinearModel(np.ones(5), data.feature_names))
+    outcome = replace(report.outcomes[0], name=EVIL)
+    page = to_html(replace(report, outcomes=(outcome,)))
+    assert page.count("<script") == page.count("</script") == 2
+    content = content_of(page)
+    assert EVIL in content["features"]
+    assert content["queries"][0]["texts"][0][0] == EVIL
+    (told,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    style, script = (
+        re.search(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)[1] for tag in ("style", "script")
+    )
+    told = html.unescape(told)
+    assert told == policy(style, script)
+    assert "default-src 'none'" in told
+    assert "unsafe" not in re.sub("style-src-attr[^;]*", "", told)
+
+
+def test_what_cannot_be_explained_is_shown_without_reasons(monkeypatch):
+    data = ranking_data()
+    report = report_of(data, LinearModel(np.ones(5)))
+    of_another_fold = replace(report.outcomes[0], scores=RNG.normal(size=data.n_samples))
+    content = unpack(look_at(replace(report, outcomes=(of_another_fold,))).data)
+    assert all("parts" not in query["entrants"][0] for query in content["queries"])
+    assert content["entrants"][0]["method"]
+    sampled = KernelModel(Kernel("rbf", 0.5), data.X[:2], [1.0, -1.0])
+    one = look_at(report_of(data, sampled))
+    assert unpack(one.data)["entrants"][0]["method"] == "sampled Shapley values"
+    monkeypatch.setattr("rankplug.report.look.entrants._MOST_SCORES", 100)
+    assert unpack(look_at(report_of(data, sampled)).data)["entrants"][0]["method"] is None
+
+
+def test_scaled_and_prepared_data_are_shown_as_they_were():
+    data = ranking_data()
+    parts = rankplug.models.scale_parts(data, None, "standard")
+    model = scaled_model(LinearModel(np.ones(5)), parts.scaling)
+    scaled = parts.scaling.of(data)
+    plain, undone = (
+        unpack(look_at(replace(report_of(data, model), test=one)).data)
+        for one in (data, replace(scaled, scaling=parts.scaling))
+    )
+    first, second = (np.array(one["queries"][0]["cells"]) for one in (plain, undone))
+    np.testing.assert_allclose(first, second, atol=1e-4)
+    assert plain["queries"][0]["entrants"] == undone["queries"][0]["entrants"]
+
+
+def test_negative_labels_have_no_metric_but_rankings():
+    data = ranking_data()
+    data = replace(data, relevance=data.relevance - 1)
+    content = unpack(look_at(report_of(data, LinearModel(np.ones(5)))).data)
+    assert content["metric"] is None
+    assert content["queries"][0]["labels"]
+
+
+def test_a_page_without_labels_shows_lists(models):
+    data, made = models
+    documents = replace(Documents.of(data), relevance=None)
+    page = show_rankings("demo", documents, [entrant("linear", made["linear"], data)])
+    content = content_of(page)
+    assert content["grades"] is None
+    assert content["entrants"][0]["curves"] is None  # nobody said where the model is saved
+
+
+def test_rows_keep_what_describes_them():
+    shown = pa.table({"title": [f"t{i}" for i in range(6)]})
+    data = RankingData.from_arrays(np.eye(6), range(6), [1, 2, 1, 2, 3, 3])
+    data = data.with_facts(shown=shown.take(data.order))
+    assert data.take([2, 0]).shown["title"].to_pylist() == ["t4", "t5", "t0", "t2"]
+    both = RankingData.stack([data.take([1]), data.take([0])])
+    assert both.shown["title"].to_pylist() == ["t1", "t3", "t0", "t2"]
+    assert Documents.of(data).rows.tolist() == [0, 2, 1, 3, 4, 5]
