@@ -176,6 +176,10 @@ class LightGBMLambdarank(LightGBMTrees):
         ``rank_xendcg`` takes grades only.
     truncation_level : int
         ``lambdarank`` counts pairs with one of so many rows at the top.
+    unbiased : bool
+        Whether the rows of a query stand as they were shown and relevance is clicks: LightGBM
+        then learns for each position what it adds to the chance of a click [3]_, which is no part
+        of the model. For ``lambdarank``; `rankplug.clicks.ClickLog.to_sessions` has such data.
     n_estimators, learning_rate, ...
         See `LightGBMTrees`.
 
@@ -191,6 +195,8 @@ class LightGBMLambdarank(LightGBMTrees):
     ----------
     .. [1] Ke et al., LightGBM: a highly efficient gradient boosting decision tree, NIPS 2017.
     .. [2] Bruch, An alternative cross entropy loss for learning-to-rank, WWW 2021.
+    .. [3] Hu, Wang, Peng and Li, Unbiased LambdaMART: an unbiased pairwise learning-to-rank
+       algorithm, WWW 2019, on which LightGBM's is modelled.
     """
 
     name = "lightgbm-lambdarank"
@@ -201,6 +207,7 @@ class LightGBMLambdarank(LightGBMTrees):
     params: Annotated[Mapping[str, Any] | None, LightGBMParameters(ranks=True)] = None
     objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank"
     truncation_level: Annotated[int, Integer(1, 2**31 - 1)] = 30
+    unbiased: bool = False
 
     def check(self, data: Data | RemoteRankingData) -> None:
         """Raise what `solve` would raise about the parameters and the data."""
@@ -212,6 +219,8 @@ class LightGBMLambdarank(LightGBMTrees):
                 f"{self.name}: LightGBM takes {_LARGEST_QUERY:,} rows of a query, but one has "
                 f"{largest:,}: use lightgbm-all-pairs, which has no limit"
             )
+        if self.unbiased and self.objective != "lambdarank":
+            raise ParameterError(f"{self.name}: unbiased=True is for objective='lambdarank'")
         if self.objective == "rank_xendcg" and not data.is_graded:
             raise DataError(
                 f"{self.name}: objective='rank_xendcg' takes integer relevance from 0 to 31 only: "
@@ -235,7 +244,11 @@ class LightGBMLambdarank(LightGBMTrees):
         if not data.is_graded:
             gain = gains(data)
             labels = np.round(gain / gain.max() * _GAIN_STEPS)
-        return {"label": labels, "group": data.sizes}
+        fields = {"label": labels, "group": data.sizes}
+        if self.unbiased:
+            starts = np.repeat(data.query_ptr[:-1], data.sizes)
+            fields["position"] = np.arange(data.n_samples) - starts
+        return fields
 
 
 class LightGBMAllPairs(LightGBMTrees):

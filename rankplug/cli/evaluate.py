@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankplug.cli.clicks import CLICK_OPTIONS, add_click_arguments, weigh_log
 from rankplug.cli.models import add_model_arguments, open_model
 from rankplug.cli.shared import (
     add_data_argument,
@@ -31,12 +32,17 @@ _EVALUATE_HELP = """\
 examples:
   rankplug evaluate models:/search@champion test.txt --metric ndcg@10 --metric map
   rankplug evaluate out/model test.parquet --label relevance --qid query --json
+  rankplug evaluate out/model clicks.parquet --propensities interventions --clip 0.02
   rankplug evaluate --qrels qrels.txt --run bm25.run --run mine.run --metric nDCG@10,AP,R@100
 
 Runs are measured as trec_eval does: documents of equal score by falling id (--ties expected: the
 expected value over their orders, as for models), unjudged documents as not relevant, queries
 without a relevant document as 0, and with -c: queries that a run lacks as 0 (unless
 --skip-missing). The first run, or --baseline, is what the others are compared with.
+
+With --propensities, DATA is a log of clicks: a row for each time that a document was shown, with
+its position and whether it was clicked. Counterfactual metrics say what the model's ranking would
+have got; propensities are estimated from this log, or numbers by position, such as 1,0.5,0.3.
 
 The intervals are bootstrap confidence intervals over the queries. Under 'mlflow run', metrics,
 the table of all queries and the curve of ndcg@k are logged to the run.
@@ -89,6 +95,7 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
         "repeated, once for each label",
     )
     add_qid_argument(parser, "that of the training, or qid")
+    add_click_arguments(parser)
     add_notation_arguments(parser, "as in the model's training, else from 1")
     parser.add_argument(
         "--level", type=float, default=0.95, help="confidence level (default: 0.95)"
@@ -100,16 +107,22 @@ def add_evaluate(commands: Any, common: argparse.ArgumentParser) -> None:
 def _evaluate(args: argparse.Namespace) -> int:
     if args.run or args.qrels:
         return _evaluate_runs(args)
-    if args.data is None:
-        from rankplug.exceptions import ParameterError
+    from rankplug.exceptions import ParameterError
 
+    if args.data is None:
         raise ParameterError("name MODEL and DATA, or --qrels and --run")
     _refuse(args, _FOR_RUNS, "for --run, not for MODEL and DATA")
     model = open_model(args)
     from rankplug.models.answers import label_names
 
-    labels = label_names(model)
-    if labels is None:
+    labels, notes = label_names(model), ""
+    if args.propensities is None:
+        _refuse(args, CLICK_OPTIONS, "for logs of clicks, which need --propensities")
+    elif labels is not None:
+        raise ParameterError("--propensities: clicks are on documents, but the model orders labels")
+    if args.propensities is not None:
+        summary, notes = _evaluate_clicks(model, args)
+    elif labels is None:
         summary = _evaluate_ranking(model, args)
     else:
         summary = _evaluate_label_ranking(model, labels, args)
@@ -119,12 +132,21 @@ def _evaluate(args: argparse.Namespace) -> int:
         from rankplug.mlflow.evaluator import log_summary
 
         log_summary(summary, MlflowClient(), run_id)
-    print(_as_json(summary.intervals) if args.json else _table(summary))
+    print(_as_json(summary.intervals) if args.json else _table(summary) + notes)
     return 0
 
 
 _FOR_RUNS = ("baseline", "ties", "skip_missing")
-_FOR_DATA = ("tracking_uri", "label", "qid", "zero_based", "separator", "decimal")
+_FOR_DATA = (
+    "propensities",
+    *CLICK_OPTIONS,
+    "tracking_uri",
+    "label",
+    "qid",
+    "zero_based",
+    "separator",
+    "decimal",
+)
 
 
 def _refuse(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
@@ -173,6 +195,20 @@ def _evaluate_ranking(model: Model, args: argparse.Namespace) -> Summary:
         _require_queries(args.data, model, data.query_column)
     rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
     return summarize_ranking(rows, settings)
+
+
+def _evaluate_clicks(model: Model, args: argparse.Namespace) -> tuple[Summary, str]:
+    """What the model's ranking would have got from the users of a log, and lines on its clicks."""
+    from rankplug.clicks import COUNTERFACTUAL_METRICS
+    from rankplug.metrics import RankedRows, summarize_ranking
+    from rankplug.models import predict_data
+
+    _refuse(args, ("label", "zero_based"), "not for logs of clicks")
+    settings = _settings(args, COUNTERFACTUAL_METRICS)
+    clicks = weigh_log(model, args)
+    data = clicks.to_evaluation()
+    rows = RankedRows(data.relevance, predict_data(model, data), data.qid)
+    return summarize_ranking(rows, settings), f"\n\n{clicks.propensities!r}\n{clicks!r}"
 
 
 def _reads_tables(model: Model, there: list[str]) -> bool:

@@ -8,11 +8,12 @@ counterfactual metrics of other rankings. `simulate_clicks` makes logs of graded
 
 from rankplug.clicks.log import Cells, ClickLog
 from rankplug.clicks.propensities import Method, Propensities, estimate_propensities
-from rankplug.clicks.simulating import simulate_clicks
+from rankplug.clicks.simulating import SIMULATION, simulate_clicks
 from rankplug.clicks.weighting import COUNTERFACTUAL_METRICS, WeightedClicks, weigh_clicks
 
 __all__ = [
     "COUNTERFACTUAL_METRICS",
+    "SIMULATION",
     "Cells",
     "ClickLog",
     "Method",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import RankingData, real_vector, tables
+from rankplug.data import Categories, RankingData, real_vector, tables
 from rankplug.exceptions import DataError
 from rankplug.io import read_table
 
@@ -94,7 +94,12 @@ def read_impressions(
 
 
 def read_candidates(
-    documents: Any, shown: Impressions, query: str, document: str, features: Sequence[str] | None
+    documents: Any,
+    shown: Impressions,
+    query: str,
+    document: str,
+    features: Sequence[str] | None,
+    categories: Categories | None = None,
 ) -> Candidates:
     """The documents of all queries, of a table of their own or of the log.
 
@@ -120,7 +125,7 @@ def read_candidates(
     if len(first) < len(keys):
         _require_same_features(table, names, representative, queries, ids)
     data = RankingData.from_arrays(
-        _taken(table, names, first), np.zeros(len(first)), queries[first]
+        _taken(table, names, first), np.zeros(len(first)), queries[first], categories=categories
     ).with_facts(query_column=query, id_columns=(document,))
     taken = ids[first]
     return Candidates(data, taken if data.order is None else taken[data.order])

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rankplug.clicks.columns import Candidates, Impressions, read_candidates, read_impressions
-from rankplug.data import RankingData, take_rows
+from rankplug.data import RankingData, concatenate_ranges, take_rows
 from rankplug.exceptions import DataError
+from rankplug.models import Model
 
 
 class Cells(NamedTuple):
@@ -75,6 +76,7 @@ class ClickLog:
         session: str | None = None,
         randomised: str | None = None,
         features: Sequence[str] | None = None,
+        like: RankingData | Model | None = None,
     ) -> ClickLog:
         """Check a table with a row for each time that a document was shown.
 
@@ -94,7 +96,9 @@ class ClickLog:
         randomised : str, optional
             Column of whether the list was shown in random order, 0 or 1.
         features : sequence of str, optional
-            All columns that hold nothing else if omitted.
+            Those of `like`, or all columns that hold nothing else, if omitted.
+        like : RankingData or Model, optional
+            Documents of a log read before, or a model: the same features and categories.
 
         Raises
         ------
@@ -115,7 +119,10 @@ class ClickLog:
             log, query=query, document=document, position=position, click=click, session=session,
             randomised=randomised,
         )  # fmt: skip
-        candidates = read_candidates(documents, shown, query, document, features)
+        if features is None and like is not None:
+            features = like.feature_names
+        known = None if like is None else like.categories
+        candidates = read_candidates(documents, shown, query, document, features, known)
         return cls._joined(shown, candidates)
 
     @classmethod
@@ -176,6 +183,29 @@ class ClickLog:
         most = np.zeros(n_queries, dtype=np.int64)
         np.maximum.at(most, codes // n, counts)
         return most
+
+    @property
+    def unit(self) -> str:
+        """What `take` takes."""
+        return self.documents.unit
+
+    @property
+    def n_examples(self) -> int:
+        """Number of queries."""
+        return self.documents.n_queries
+
+    def take(self, queries: ArrayLike) -> ClickLog:
+        """The log of some queries, in the given order; errors are those of `RankingData.take`."""
+        documents = self.documents.take(queries)
+        chosen = np.asarray(queries, dtype=np.int64)
+        starts = self.documents.query_ptr[chosen]
+        old = concatenate_ranges(starts, self.documents.sizes[chosen])
+        new = np.full(self.documents.n_samples, -1)
+        new[old] = np.arange(len(old))
+        part = self._part(new[self.row] >= 0, "for these queries")
+        return replace(
+            part, documents=documents, document_ids=self.document_ids[old], row=new[part.row]
+        )
 
     def up_to(self, position: int) -> ClickLog:
         """The log without what was shown below a position; raises `DataError` if nothing is left.

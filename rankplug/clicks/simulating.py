@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankplug.clicks.log import ClickLog
 from rankplug.data import RankingData, real_array, to_dense
 from rankplug.exceptions import DataError
-from rankplug.parameters import Integer, Real, check_parameters
+from rankplug.parameters import Integer, Parameter, Real, check_parameters
 
-_ALLOWED = {
+SIMULATION: Mapping[str, Parameter] = {
     "n_sessions": Integer(1, 10**9),
     "n_positions": Integer(1, 1_000),
     "eta": Real(0, 20, low_open=False),
@@ -20,6 +22,7 @@ _ALLOWED = {
     "n_rankers": Integer(1, 1_000),
     "seed": Integer(0),
 }
+"""What the parameters of `simulate_clicks` may be."""
 _TRAINING_SHARE = 0.02
 """Of the queries that a ranker of the log has learned from."""
 _RIDGE = 1.0
@@ -93,7 +96,7 @@ def simulate_clicks(
         "n_sessions": n_sessions, "n_positions": n_positions, "eta": eta, "noise": noise,
         "trust": trust, "randomised": randomised, "n_rankers": n_rankers, "seed": seed,
     }  # fmt: skip
-    check_parameters("simulated clicks", _ALLOWED, given)
+    check_parameters("simulated clicks", SIMULATION, given)
     attraction = _attraction(data)
     rng = np.random.default_rng(seed)
     if scores is None:

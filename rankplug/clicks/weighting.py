@@ -18,7 +18,7 @@ from rankplug.parameters import Optional, Real, check_parameters
 
 _CLIP = {"clip": Optional(Real(0, 1, high_open=False))}
 
-COUNTERFACTUAL_METRICS = ("ips_dcg@10", "snips_dcg@10", "average_rank")
+COUNTERFACTUAL_METRICS = ("snips_dcg@10", "ips_dcg@10", "average_rank")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -429,7 +429,7 @@ def _recipe_params(recipe: Recipe) -> dict[str, Any]:
         "seed": recipe.seed,
         "baseline": recipe.baseline,
     }
-    for section in ("tune", "compare"):
+    for section in ("clicks", "tune", "compare"):
         settings = getattr(recipe, section)
         if settings is not None:
             params |= {f"{section}.{key}": value for key, value in vars(settings).items()}

@@ -13,6 +13,8 @@ A recipe is a YAML file:
     baseline: xgboost-pairwise      # optional
     sanity: true                    # optional
     learning_curve: false           # optional
+    clicks:                         # optional: what solvers learn from instead of relevance
+      simulate: {n_sessions: 10000}
     tune: {n_trials: 30}            # optional: every solver is tuned before it is compared
     compare: {folds: 5}             # optional: repeated, for a comparison with intervals
     solvers:
@@ -34,15 +36,16 @@ part of the queries for validation and test:
 
 The dataclasses of this package are the schema: the attributes of `Recipe` are the keys of the
 file, those of `OneFile`, `Files` or `Dataset` the keys under ``data``, those of `Split` the keys
-under ``split`` in it, those of `Entry` the keys of each item under ``solvers``, those of `Tune` and
-`Compare` the keys under ``tune`` and ``compare``. Any other key is an error. Recipes hold names and
-numbers, never code.
+under ``split`` in it, those of `Entry` the keys of each item under ``solvers``, those of `Clicks`,
+`Tune` and `Compare` the keys under ``clicks``, ``tune`` and ``compare``. Any other key is an
+error. Recipes hold names and numbers, never code.
 
 Plain values are read as in YAML 1.2: ``1e-3`` is a number. A relative path in the file is
 relative to the file's folder, one given by ``--set`` to the working directory.
 """
 
 from rankplug.data import ScaleName as Scale
+from rankplug.recipe.clicks import Clicks, LearnFrom
 from rankplug.recipe.columns import Choice, Column, choose_columns
 from rankplug.recipe.loader import load_recipe, parse_recipe
 from rankplug.recipe.schema import (
@@ -72,6 +75,7 @@ from rankplug_recipes import packaged_recipes
 
 __all__ = [
     "Choice",
+    "Clicks",
     "Column",
     "Compare",
     "Cost",
@@ -79,6 +83,7 @@ __all__ = [
     "Entry",
     "Files",
     "ImputeChoice",
+    "LearnFrom",
     "OneFile",
     "Pruner",
     "Recipe",

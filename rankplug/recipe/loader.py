@@ -288,6 +288,11 @@ def _conflicts(recipe: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
             yield ("compare", "seeds"), "one seed repeats nothing: give two or more"
         yield from _find_repeated(("compare", "seeds"), map(str, seeds), "the seed")
     entries = _items(recipe, "solvers")
+    if "clicks" not in recipe:
+        for number, entry in enumerate(entries):
+            if isinstance(entry, dict) and "learn_from" in entry:
+                what = "the recipe has no clicks to learn from: add the section 'clicks'"
+                yield ("solvers", number, "learn_from"), what
     names = [_name_of({"solver": one} if isinstance(one, str) else one) for one in entries]
     remedy = ": give each entry its own with the key 'name'"
     yield from _find_repeated(("solvers",), names, "the name", remedy)

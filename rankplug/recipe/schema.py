@@ -7,30 +7,19 @@ made in Python is taken as it is.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
-import re
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    TypeAdapter,
-    model_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from rankplug.data import ScaleName
 from rankplug.io import FORMATS
+from rankplug.recipe.clicks import Clicks, LearnFrom
+from rankplug.recipe.sections import DESCRIPTIONS, Nothing, Section
 from rankplug.recipe.strict_yaml import dump
 from rankplug.recipe.values import (
     CHOSEN,
@@ -61,49 +50,10 @@ from rankplug.tuning import Pruner as StudyPruner
 Pruner: TypeAlias = Literal[StudyPruner, "none"]
 Format: TypeAlias = Literal[FORMATS]  # type: ignore[valid-type]
 _MOST_COLUMNS = 10**6  # the length of the file is the limit
-_DESCRIPTIONS: dict[type, dict[str, str]] = {}
-"""Of the keys of each section, and below the empty key of the section itself."""
-
-
-class _Nothing:
-    """The value of a key that has none: no type accepts it, unlike None for a key left out."""
-
-
-class _Section:
-    """The base of all sections: other keys are errors, and so are keys without a value."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    def __init_subclass__(cls) -> None:
-        """Note the texts below the fields, and add them to the docstring for ``pydoc``."""
-        texts = _DESCRIPTIONS[cls] = {"": inspect.cleandoc(cls.__doc__ or "")}
-        try:
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-        except OSError:  # installed without source files
-            return
-        for base in reversed(cls.__mro__[1:]):
-            texts |= {key: text for key, text in _DESCRIPTIONS.get(base, {}).items() if key}
-        for item, text in itertools.pairwise(getattr(tree, "body", ())):
-            if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
-                key = ast.unparse(item.target)
-                texts[key] = inspect.cleandoc(ast.literal_eval(text.value))
-        types = get_type_hints(cls)
-        lines = [texts[""], "", "Attributes", "----------"]
-        for key in filter(None, texts):
-            kind = re.sub(r"\w+\.(?=\w)", "", inspect.formatannotation(types[key]))
-            lines += [f"{key} : {kind}", textwrap.indent(texts[key], "    ")]
-        cls.__doc__ = "\n".join(lines)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {key: _Nothing() if value is None else value for key, value in given.items()}
 
 
 @dataclass(frozen=True)
-class Dataset(_Section):
+class Dataset(Section):
     """``data``: an embedded data set."""
 
     dataset: DatasetName
@@ -121,7 +71,7 @@ Names: TypeAlias = Annotated[tuple[Line, ...], list_of("column names", _MOST_COL
 
 
 @dataclass(frozen=True)
-class _Columns(_Section):
+class _Columns(Section):
     """What columns of tables hold, and other properties of files."""
 
     format: Format | None = None
@@ -150,7 +100,7 @@ class _Columns(_Section):
 
 
 @dataclass(frozen=True)
-class _Parts(_Section):
+class _Parts(Section):
     """Files that are training, validation and test set."""
 
     train: File
@@ -171,7 +121,7 @@ class Files(_Columns, _Parts):
 
 
 @dataclass(frozen=True)
-class Split(_Section):
+class Split(Section):
     """``split``: how much of one file is for what; queries are drawn at random, none is divided.
 
     What is left is for training.
@@ -186,7 +136,7 @@ class Split(_Section):
 
 
 @dataclass(frozen=True)
-class _Whole(_Section):
+class _Whole(Section):
     """A file that is still to be split."""
 
     file: File
@@ -202,7 +152,7 @@ class OneFile(_Columns, _Whole):
 
 
 @dataclass(frozen=True)
-class Entry(_Section):
+class Entry(Section):
     """An item of ``solvers``: one competitor; a solver's name alone is short for it."""
 
     solver: SolverName
@@ -215,6 +165,8 @@ class Entry(_Section):
     space: SearchSpace = field(default_factory=dict)
     """Changes of the solver's own search space, by parameter: a range ``{low, high}``, with
     ``log: true`` or a ``step``; a list of choices; or a value, which is held."""
+    learn_from: LearnFrom | None = None
+    """Where the recipe has `clicks`: what it is trained on; weighted clicks if left out."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.solver)
@@ -226,7 +178,7 @@ class Entry(_Section):
 
 
 @dataclass(frozen=True)
-class Tune(_Section):
+class Tune(Section):
     """``tune``: how every solver is tuned, all within the same budget.
 
     The budget is `n_trials`, `timeout`, or whichever of both ends first.
@@ -258,7 +210,7 @@ class Tune(_Section):
 
 
 @dataclass(frozen=True)
-class Compare(_Section):
+class Compare(Section):
     """``compare``: what is repeated; one of the two."""
 
     folds: Folds | None = None
@@ -277,7 +229,7 @@ def kind_of_data(given: Any) -> str:
 
 
 def _long_data(given: Any) -> Any:
-    if isinstance(given, _Nothing):
+    if isinstance(given, Nothing):
         return {}
     return {SHORT["data"]: given} if isinstance(given, str) else given
 
@@ -304,7 +256,7 @@ ImputeChoice: TypeAlias = Literal["auto", "none", "mean", "median"]
 
 
 @dataclass(frozen=True)
-class Recipe(_Section):
+class Recipe(Section):
     """A whole recipe; `rankplug.recipe.load_recipe` reads and checks one."""
 
     name: Annotated[Name, Field(default="recipe")]
@@ -331,6 +283,8 @@ class Recipe(_Section):
     learning_curve: Truth = False
     """Measure also the quality after 1, 2, 4, ... iterations; this takes about as long as two
     more trainings."""
+    clicks: Clicks | None = None
+    """Learn from clicks, of logs or of simulated users; from relevance if left out."""
     tune: Tune | None = None
     """How every solver is tuned before it is compared; not at all if left out."""
     compare: Compare | None = None
@@ -340,6 +294,18 @@ class Recipe(_Section):
     def primary_metric(self) -> str:
         """The metric by which tables rank: the first."""
         return self.metrics[0]
+
+    def learned_by(self, entry: Entry) -> LearnFrom:
+        """What an entry is trained on; sanity rankers on relevance."""
+        if self.clicks is None or entry not in self.solvers:
+            return "relevance"
+        return entry.learn_from or "weighted-clicks"
+
+    @property
+    def reads_logs(self) -> bool:
+        """Whether its data are logs of clicks, not graded documents."""
+        graded = isinstance(self.data, Dataset)
+        return self.clicks is not None and self.clicks.simulate is None and not graded
 
     @property
     def folded(self) -> bool:
@@ -377,6 +343,7 @@ _SECTIONS: dict[KeyPath, tuple[type[Any], ...]] = {
     ("data",): (Dataset, OneFile, Files),
     ("data", "split"): (Split,),
     ("solvers",): (Entry,),
+    ("clicks",): (Clicks,),
     ("tune",): (Tune,),
     ("compare",): (Compare,),
 }
@@ -394,7 +361,7 @@ class _JsonSchema(GenerateJsonSchema):
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
         made = super().dataclass_schema(schema)
-        texts = _DESCRIPTIONS[schema["cls"]]
+        texts = DESCRIPTIONS[schema["cls"]]
         made["description"] = texts[""]
         for key in texts.keys() & made["properties"].keys():
             made["properties"][key]["description"] = texts[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rankplug import datasets
+from rankplug.clicks import SIMULATION
 from rankplug.exceptions import RankplugError, nearest
 from rankplug.metrics import parse_metric
 from rankplug.solver import Solver, solver_class
@@ -96,13 +97,16 @@ def _parameters_of(
     """Parameters of what the key `owner` names; all that is wrong with them is said at once."""
 
     def check(params: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
-        mistakes = find_mistakes(info.data[owner], params) if owner in info.data else ()
-        details = [InitErrorDetails(type=what, loc=where, input=None) for where, what in mistakes]
-        if details:
-            raise ValidationError.from_exception_data("recipe", details)
+        _raise_all(find_mistakes(info.data[owner], params) if owner in info.data else ())
         return params
 
     return AfterValidator(check)
+
+
+def _raise_all(mistakes: Iterable[Mistake]) -> None:
+    details = [InitErrorDetails(type=what, loc=where, input=None) for where, what in mistakes]
+    if details:
+        raise ValidationError.from_exception_data("recipe", details)
 
 
 # Plain values
@@ -260,8 +264,20 @@ def _check_sizes(name: str, params: Mapping[str, Any]) -> Iterator[Mistake]:
             yield (key,), _not(f"like its default {defaults[key]!r}")
 
 
+def _check_simulation(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    mistakes: list[Mistake] = []
+    for key, value in params.items():
+        if key not in SIMULATION:
+            mistakes.append(((key,), _wrong(f"unknown key {key!r}{nearest(key, SIMULATION)}")))
+        elif not SIMULATION[key].accepts(value):
+            mistakes.append(((key,), _not(str(SIMULATION[key]))))
+    _raise_all(mistakes)
+    return params or {"n_sessions": 10_000}  # an empty mapping would be lost in a recipe's YAML
+
+
 SolverName: TypeAlias = Annotated[Line, _known_by(solver_class)]
 SolverParams: TypeAlias = Annotated[Values, _parameters_of("solver", _check_params)]
 SearchSpace: TypeAlias = Annotated[Values, _parameters_of("solver", _check_space)]
 DatasetName: TypeAlias = Annotated[Line, _known_by(datasets.parameters)]
 DatasetParams: TypeAlias = Annotated[Values, _parameters_of("dataset", _check_sizes)]
+SimulatedClicks: TypeAlias = Annotated[Values, AfterValidator(_check_simulation)]

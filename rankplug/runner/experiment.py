@@ -9,11 +9,12 @@ from pathlib import Path
 from rankplug.exceptions import SolverUnavailableError, UnknownNameError
 from rankplug.recipe import Entry, Recipe
 from rankplug.report import SANITY_SOLVERS, Outcome, ParetoTrials, Report, write_report
+from rankplug.runner.clicks import describe_clicks
 from rankplug.runner.observer import Observer, ProgressBars
 from rankplug.runner.output import claim_output, digests, make_folder, new_output, write_best
 from rankplug.runner.plan import Plan, make_plan
 from rankplug.runner.settling import settle_columns, settle_metrics
-from rankplug.runner.splits import Splits, describe_split, load_splits
+from rankplug.runner.splits import Splits, describe_split, load_logs, load_splits
 from rankplug.runner.turn import Search, Turn
 from rankplug.solver import Data, make_solver, solver_class
 from rankplug.system.interruption import ending_loop
@@ -73,10 +74,16 @@ def _run(
 ) -> Report:
     """Load the data, tell the observers how the run goes, and let the solvers compete."""
     recipe, lines = settle_columns(recipe)
-    splits = load_splits(recipe)
+    clicks = None
+    if recipe.reads_logs:
+        splits, clicks = load_logs(recipe)
+    else:
+        splits = load_splits(recipe)
     recipe = settle_metrics(recipe, splits)
     lines += describe_split(recipe, splits)
-    plan = make_plan(recipe, splits)
+    plan = make_plan(recipe, splits, clicks)
+    used = plan.parts[0].prepare().clicks if recipe.clicks is not None else None
+    lines += () if used is None else describe_clicks(used)
     # Bars first, so that they are closed before the others begin to write.
     observers = combine(Observer, ProgressBars() if progress else (), observer)
     make_folder(folder)

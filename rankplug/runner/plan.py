@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rankplug.clicks import WeightedClicks
+from rankplug.exceptions import DataError
 from rankplug.metrics import measure_data
 from rankplug.recipe import Recipe
 from rankplug.report import Outcome, TuningSummary
@@ -79,12 +81,17 @@ class Plan:
         )
 
 
-def make_plan(recipe: Recipe, splits: Splits) -> Plan:
-    """The trainings that a recipe asks for; raises `DataError` if its data do not allow them."""
+def make_plan(recipe: Recipe, splits: Splits, clicks: WeightedClicks | None = None) -> Plan:
+    """The trainings that a recipe asks for; raises `DataError` if its data do not allow them.
+
+    `clicks` are those of a log; others are simulated.
+    """
     compare = recipe.compare
     if compare is not None and compare.folds is not None:
+        if clicks is not None:
+            raise DataError("folds are for graded data, not for logs of clicks: compare by seeds")
         return _plan_folds(splits, compare.folds, recipe)
-    prepared = prepare(splits, recipe)
+    prepared = prepare(splits, recipe, clicks)
     seeds = {"": recipe.seed} if compare is None else {f"seed {one}": one for one in compare.seeds}
     parts = tuple(Part(label, seed, lambda: prepared) for label, seed in seeds.items())
     sizes = {split: describe(data) for split, data in splits.items()}

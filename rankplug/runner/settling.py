@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rankplug.clicks import COUNTERFACTUAL_METRICS
 from rankplug.data import tables
 from rankplug.exceptions import DataError
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
@@ -31,7 +32,7 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
         which of one file hold relevance and queries.
     """
     data = recipe.data
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset) or recipe.reads_logs:
         return recipe, ()
     path = data.file if isinstance(data, OneFile) else data.train
     notation = Notation(separator=data.separator, decimal=data.decimal).check()
@@ -67,6 +68,8 @@ def settle_metrics(recipe: Recipe, splits: Mapping[str, Data]) -> Recipe:
     if recipe.metrics:
         return recipe
     data = next(iter(splits.values()))
+    if recipe.reads_logs:
+        return replace(recipe, metrics=COUNTERFACTUAL_METRICS)
     if data.task == "label-ranking":
         return replace(recipe, metrics=DEFAULT_LABEL_METRICS)
     relevance = np.concatenate([part.relevance for part in splits.values()])

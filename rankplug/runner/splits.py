@@ -10,13 +10,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.clicks import WeightedClicks
 from rankplug.data import ImputeName, RankingData, ScaleName
 from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.io import read_data
 from rankplug.metrics import parse_metric
 from rankplug.models import ScaledParts, scale_parts
-from rankplug.recipe import Dataset, Files, ImputeChoice, OneFile, Recipe, Split
+from rankplug.recipe import Dataset, Files, ImputeChoice, LearnFrom, OneFile, Recipe, Split
+from rankplug.runner.clicks import learned, read_logs, simulate, weigh_logs
 from rankplug.solver import Data, Solver
 
 Splits: TypeAlias = Mapping[str, Data]
@@ -31,9 +33,25 @@ def load_splits(recipe: Recipe) -> dict[str, Data]:
         If the data cannot be read, the splits do not have the same features, or a
         metric of the recipe has no meaning for the labels.
     """
-    splits = _load(recipe.data)
-    if isinstance(recipe.data, OneFile):
-        splits = draw(splits["train"], recipe.data.split, _split_seed(recipe))
+    if recipe.reads_logs:
+        return load_logs(recipe)[0]
+    return _checked(_split(recipe, _load(recipe.data)), recipe)
+
+
+def load_logs(recipe: Recipe) -> tuple[dict[str, Data], WeightedClicks]:
+    """The data of a recipe of logs, and the clicks on the training set; errors as `load_splits`."""
+    splits, clicks = weigh_logs(recipe, _split(recipe, read_logs(recipe)))
+    return _checked(splits, recipe), clicks
+
+
+def _split(recipe: Recipe, loaded: dict[str, Any]) -> dict[str, Any]:
+    """The splits, drawn from one file if the recipe names one."""
+    if not isinstance(recipe.data, OneFile):
+        return loaded
+    return draw(loaded["train"], recipe.data.split, _split_seed(recipe))
+
+
+def _checked(splits: dict[str, Data], recipe: Recipe) -> dict[str, Data]:
     _require_same_features(splits)
     for name in recipe.metrics:
         for split, data in splits.items():
@@ -49,10 +67,11 @@ def describe(data: Data) -> str:
     return f"{data.n_samples:,} instances, {data.n_labels:,} labels, {data.n_features:,} features"
 
 
-def draw(data: Data, split: Split, seed: int) -> dict[str, Data]:
+def draw(data: Any, split: Split, seed: int) -> dict[str, Any]:
     """Draw whole queries, or instances, for "train", "valid" and "test".
 
-    They keep the order that they have in the file.
+    They keep the order that they have in the file. `data` are data of either task, or a log of
+    clicks.
 
     Raises
     ------
@@ -145,7 +164,18 @@ class Prepared:
     splits: Splits
     scale: ScaleName
     impute: ImputeChoice
-    _parts: dict[ImputeName, ScaledParts] = field(default_factory=dict)
+    clicks: WeightedClicks | None = None
+    _parts: dict[tuple[ImputeName, LearnFrom], ScaledParts] = field(default_factory=dict)
+    _learned: dict[LearnFrom, Data] = field(default_factory=dict)
+
+    def train(self, learn_from: LearnFrom) -> Data:
+        """What an entry learns from: the training set, or clicks on it."""
+        if learn_from == "relevance":
+            return self.splits["train"]
+        assert self.clicks is not None
+        if learn_from not in self._learned:
+            self._learned[learn_from] = learned(self.clicks, learn_from)
+        return self._learned[learn_from]
 
     def imputing_for(self, solver: Solver) -> ImputeName:
         """What stands for missing values before this solver sees the data."""
@@ -154,17 +184,20 @@ class Prepared:
         holes = any(data.has_missing for data in self.splits.values())
         return "median" if holes and not solver.takes_missing_values() else "none"
 
-    def scaled(self, impute: ImputeName) -> ScaledParts:
-        """The data as the training set asks for; raises `DataError` as `scaling_for`."""
-        if impute not in self._parts:
-            train, valid = self.splits["train"], self.splits.get("valid")
-            self._parts[impute] = scale_parts(train, valid, self.scale, impute)
-        return self._parts[impute]
+    def scaled(self, impute: ImputeName, learn_from: LearnFrom = "relevance") -> ScaledParts:
+        """The data as what is learned from asks for; raises `DataError` as `scaling_for`."""
+        key = (impute, learn_from)
+        if key not in self._parts:
+            train, valid = self.train(learn_from), self.splits.get("valid")
+            self._parts[key] = scale_parts(train, valid, self.scale, impute)
+        return self._parts[key]
 
 
-def prepare(splits: Splits, recipe: Recipe) -> Prepared:
+def prepare(splits: Splits, recipe: Recipe, clicks: WeightedClicks | None = None) -> Prepared:
     """The data of a training; raises `DataError` as `scaling_for` where solvers see the same."""
-    prepared = Prepared(splits, recipe.scale, recipe.impute)
+    if recipe.clicks is not None and clicks is None:
+        clicks = simulate(recipe, splits["train"])
+    prepared = Prepared(splits, recipe.scale, recipe.impute, clicks)
     if not any(data.has_missing for data in splits.values()):
         prepared.scaled("none" if recipe.impute == "auto" else recipe.impute)
     return prepared

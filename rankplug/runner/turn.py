@@ -106,10 +106,12 @@ class Turn:
             data = part.prepare()
             impute = data.imputing_for(self.solver)
             self._tell_imputing(impute, data.splits, first=not outcomes)
-            scaled = data.scaled(impute)
+            learn_from = self.recipe.learned_by(self.entry)
+            scaled = data.scaled(impute, learn_from)
             outcome = nothing
             if self.recipe.tune and data is not known and self._searchable(scaled.train):
-                solver = self._tune(self.recipe.tune, part, data.splits, impute)
+                splits = {**data.splits, "train": data.train(learn_from)}
+                solver = self._tune(self.recipe.tune, part, splits, impute)
                 outcome = replace(nothing, tuning=self.logs[-1].summary())
             known = data
             outcome = self._train(outcome, solver, part, scaled)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from rankplug import LabelRanker, Ranker, RankingData, cli, write_data
+from rankplug.clicks import ClickLog, weigh_clicks
 from rankplug.metrics import evaluate, evaluate_labels
+from rankplug.models import load_model
 
 NAMES = ["age", "size", "price"]
 
@@ -95,3 +97,36 @@ def test_a_mistake_is_one_message(folder, capsys, model, data, options, message)
     out, err = capsys.readouterr()
     assert message in err
     assert out == ""
+
+
+def test_a_log_of_clicks_says_what_the_ranking_would_have_got(folder, capsys):
+    folder, *_ = folder
+    rng = np.random.default_rng(0)
+    lines = (folder / "data.csv").read_text().splitlines()
+    header, rows = lines[0].replace("label", "clicked"), []
+    for qid in range(8):  # each document once at the first position and once at the second
+        shown = [line.split(",", 1)[1] for line in lines[1 + 10 * qid : 11 + 10 * qid]]
+        for number in range(10):
+            for rank in (1, 2):
+                click = int(rng.random() < 1 / rank)
+                rows.append(f"{click},{shown[number]},{number},{rank}")
+    (folder / "log.csv").write_text("\n".join([f"{header},document,rank", *rows]))
+    options = ["--position", "rank", "--click", "clicked", "--clip", "0.1"]
+    log = ClickLog.from_table(folder / "log.csv", position="rank", click="clicked", features=NAMES)
+    for propensities, given in (("interventions", "interventions"), ("1,0.5", [1, 0.5])):
+        clicks = weigh_clicks(log, given, clip=0.1)
+        expected = clicks.evaluate(load_model(folder / "model").predict(log.documents.X))
+        said = [*options, "--propensities", propensities]
+        assert run(folder, "model", "log.csv", *said, "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert {name: one["value"] for name, one in found.items()} == pytest.approx(
+            {name: one["value"] for name, one in expected.items()}
+        )
+        assert run(folder, "model", "log.csv", *said) == 0
+        assert repr(clicks) in capsys.readouterr().out
+    assert run(folder, "model", "log.csv", *options) == 2
+    assert "need --propensities" in capsys.readouterr().err
+    assert run(folder, "labels", "colours.csv", "--propensities", "none") == 2
+    assert "the model orders labels" in capsys.readouterr().err
+    assert run(folder, "model", "log.csv", *options, "--propensities", "em", "--label", "x") == 2
+    assert "not for logs of clicks" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rankplug import make_solver
 from rankplug.clicks import ClickLog, estimate_propensities, simulate_clicks, weigh_clicks
 from rankplug.data import RankingData
 from rankplug.datasets import load
@@ -134,6 +135,18 @@ def test_training_data_hold_the_pairs_of_propensity_svm_rank():
     }  # fmt: skip
     many = weigh_clicks(counted([(0, 1, 400, 200), (1, 2, 400, 100)]), "none").to_training()
     assert many.n_samples == 4
+
+
+def test_lightgbm_learns_what_each_position_adds(graded):
+    log = simulate_clicks(graded, 500, n_positions=6, eta=2.0, seed=1)
+    lists = log.to_sessions()
+    options = {"n_estimators": 5, "n_threads": 1}
+    solver = make_solver("lightgbm-lambdarank", unbiased=True, **options)
+    plain = make_solver("lightgbm-lambdarank", **options)
+    scores = [one.solve(lists).model.predict(graded.X) for one in (solver, plain)]
+    assert not np.array_equal(*scores)
+    with pytest.raises(ParameterError, match="unbiased=True is for objective='lambdarank'"):
+        make_solver("lightgbm-lambdarank", unbiased=True, objective="rank_xendcg").solve(lists)
 
 
 def test_metrics_of_a_ranking_are_those_of_the_rates_at_which_users_who_look_click(graded):

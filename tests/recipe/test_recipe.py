@@ -279,7 +279,10 @@ def test_metric_names_become_canonical(write):
             "recipe.yaml:1: solver: unknown key 'solver'; did you mean 'solv",
         ),
         ("Name: x\n" + MINIMAL, "recipe.yaml:1: Name: unknown key 'Name'; did you mean 'name'?"),
-        ("<<: {seed: 1}\n" + MINIMAL, "recipe.yaml:1: <<: unknown key '<<' (known: baseline, comp"),
+        (
+            "<<: {seed: 1}\n" + MINIMAL,
+            "recipe.yaml:1: <<: unknown key '<<' (known: baseline, clicks, comp",
+        ),
         ("data: {dataset: wine}\nmetrics: [map]\n", "recipe.yaml:1: the key 'solvers' is missing"),
         ("metrics: [map]\n" + SOLVERS, "recipe.yaml:1: the key 'data' is missing"),
         # Name, seed, scale, baseline
@@ -559,6 +562,22 @@ def test_metric_names_become_canonical(write):
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n  space: [C]\n",
             "recipe.yaml:5: solvers.0.space: must be a mapping of parameters, not a list",
+        ),
+        (
+            "data: {dataset: wine}\nsolvers:\n- solver: tree-tron\n  learn_from: lists\n",
+            "recipe.yaml:4: solvers.0.learn_from: the recipe has no clicks to learn from: add",
+        ),
+        (
+            MINIMAL + "clicks: {propensities: [1, 0]}\n",
+            "recipe.yaml:4: clicks.propensities.1: must be a number > 0, not the number 0",
+        ),
+        (
+            MINIMAL + "clicks: {simulate: {etha: 1}}\n",
+            "recipe.yaml:4: clicks.simulate.etha: unknown key 'etha'; did you mean 'eta'?",
+        ),
+        (
+            MINIMAL + "clicks: {simulate: {eta: -1}}\n",
+            "recipe.yaml:4: clicks.simulate.eta: must be a finite number >= 0",
         ),
         (
             "data: {dataset: wine}\nmetrics: [map]\nsolvers:\n- solver: tree-tron\n"
@@ -861,7 +880,7 @@ def sections():
 def test_the_json_schema_describes_every_key_of_every_section():
     from dataclasses import fields
 
-    names = {"Recipe", "Dataset", "OneFile", "Files", "Split", "Entry", "Tune", "Compare"}
+    names = {"Recipe", "Dataset", "OneFile", "Files", "Split", "Entry", "Tune", "Compare", "Clicks"}
     assert set(sections()) == names
     for name, section in sections().items():
         cls = getattr(recipe_module, name)
