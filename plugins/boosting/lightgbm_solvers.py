@@ -9,18 +9,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from scipy import sparse
 
+from rankplug.boosting import PairWeight, SumOrMean
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Integer
-from rankplug.shards import RemoteRankingData
+from rankplug.shards import DocumentPairs, RemoteRankingData
 from rankplug.solver import Data, Monitor, SearchSpace, SolverTags
 from rankplug_plugins.boosting.boosted_trees import BoostedTrees, NotNegative, Training, log_name
 from rankplug_plugins.boosting.lightgbm_checks import check_lightgbm_text
 from rankplug_plugins.boosting.lightgbm_model import LightGBMModel
 from rankplug_plugins.boosting.losses import (
     PairLoss,
-    PairWeight,
+    counts_of,
     gains,
     levels,
     make_pair_loss,
@@ -259,7 +260,7 @@ class LightGBMAllPairs(LightGBMTrees):
 
     Parameters
     ----------
-    loss, pair_weight
+    loss, pair_weight, reduction, document_pairs
         See `XGBoostAllPairs`.
     n_estimators, learning_rate, ...
         See `LightGBMTrees`.
@@ -274,17 +275,20 @@ class LightGBMAllPairs(LightGBMTrees):
     tags = LightGBMTrees.tags.replace(
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Ke et al., LightGBM (2017), with the loss of Lee and Lin (2014)",
+        document_weights=True,
     )
 
     loss: PairLoss = "squared-hinge"
     pair_weight: PairWeight = "sum"
+    reduction: SumOrMean = "sum"
+    document_pairs: DocumentPairs = "preferred"
 
     def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of the trees, and how much the pairs of large queries count."""
-        return {**super().tuning_space(data), **pair_weight_space()}
+        return {**super().tuning_space(data), **pair_weight_space(self)}
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
-        loss = make_pair_loss(data, self.loss, self.pair_weight, data.row_query)
+        loss = make_pair_loss(data, self.loss, counts_of(self), data.row_query)
         return {"objective": loss}
 
     def _labels(self, data: Data) -> dict[str, Any]:

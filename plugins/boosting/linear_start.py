@@ -44,9 +44,9 @@ class LinearThenBoost(XGBoostAllPairs):
         The linear solver, or its registered name, for its defaults.
     C : float > 0, optional
         The parameter `C` of a linear solver that is named; None leaves it at its default.
-    loss, pair_weight, n_estimators, learning_rate, ...
-        See `XGBoostAllPairs`. The learning rate is lower here by default, because the start is
-        a good one.
+    loss, pair_weight, reduction, document_pairs, n_estimators, learning_rate, ...
+        Those of the trees: see `XGBoostAllPairs`. The learning rate is lower here by default,
+        because the start is a good one.
 
     Notes
     -----

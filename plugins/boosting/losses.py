@@ -8,13 +8,18 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.boosting import PairwiseObjective, pairwise_logistic, pairwise_squared_hinge
-from rankplug.data import LARGEST_GRADE, LabelRankingData, RankingData
+from rankplug.boosting import (
+    PairCounts,
+    PairwiseObjective,
+    pairwise_logistic,
+    pairwise_squared_hinge,
+)
+from rankplug.data import LARGEST_GRADE, LabelRankingData, RankingData, no_pairs_count
 from rankplug.exceptions import DataError
+from rankplug.shards import weigh_pairs
 from rankplug.solver import Data, SearchSpace
 
 PairLoss: TypeAlias = Literal["squared-hinge", "logistic"]
-PairWeight: TypeAlias = Literal["sum", "query-mean"]
 
 # Second derivative of a pair's loss where both scores are equal.
 _CURVATURE = {"squared-hinge": 2.0, "logistic": 0.25}
@@ -74,7 +79,7 @@ def _others(values: NDArray[np.float64], high: int) -> NDArray[np.float64]:
     return np.unique(values[wrong])
 
 
-def make_pair_loss(data: Data, loss: PairLoss, pair_weight: PairWeight, qid: Any = None) -> Any:
+def make_pair_loss(data: Data, loss: PairLoss, counts: PairCounts, qid: Any = None) -> Any:
     """Gradient and Hessian of the loss of all pairs, as a library's function of the scores.
 
     It is scaled so that second derivatives are 1 on average at the start: the parameters of trees
@@ -82,8 +87,14 @@ def make_pair_loss(data: Data, loss: PairLoss, pair_weight: PairWeight, qid: Any
     ``reg_lambda``, then mean the same for all data.
     """
     make: Any = pairwise_squared_hinge if loss == "squared-hinge" else pairwise_logistic
-    objective: PairwiseObjective = make(qid, pair_weight=pair_weight)
-    scale = _rows_per_pair_weight(data, pair_weight) / (2 * _CURVATURE[loss])
+    compared = ~np.isnan(data.relevance)
+    objective: PairwiseObjective = make(
+        qid,
+        **vars(counts),
+        document_weight=getattr(data, "document_weight", None),
+        relevance=None if counts.weighting.pair_weight == "uniform" else data.relevance[compared],
+    )
+    scale = _rows_per_pair_weight(data, counts) / (2 * _CURVATURE[loss])
 
     def scaled(scores: Any, data_set: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         gradient, hessian = objective(scores, data_set)
@@ -92,7 +103,7 @@ def make_pair_loss(data: Data, loss: PairLoss, pair_weight: PairWeight, qid: Any
     return scaled
 
 
-def _rows_per_pair_weight(data: Data, pair_weight: str) -> float:
+def _rows_per_pair_weight(data: Data, counts: PairCounts) -> float:
     """Rows of the queries that have pairs, divided by what all pairs count.
 
     A query of weight 2 is one that occurs twice, in both.
@@ -100,13 +111,23 @@ def _rows_per_pair_weight(data: Data, pair_weight: str) -> float:
     sizes = data.sizes
     if isinstance(data, LabelRankingData):
         sizes = (~np.isnan(data.relevance)).sum(axis=1)  # of the labels that are compared
-    has_pairs = data.pair_counts > 0
-    pairs = data.pair_counts if pair_weight == "sum" else has_pairs
+    total = weigh_pairs(data, counts.weighting)
+    has_pairs = total > 0
+    pairs = has_pairs if counts.is_mean else total
+    if not data.weights @ pairs > 0:
+        raise no_pairs_count("the weights of all of them are zero")
     return float(data.weights @ (sizes * has_pairs) / (data.weights @ pairs))
 
 
-def pair_weight_space() -> SearchSpace:
+def counts_of(solver: Any) -> PairCounts:
+    """What the pairs of a solver count."""
+    return PairCounts(solver.pair_weight, solver.reduction, solver.document_pairs)
+
+
+def pair_weight_space(solver: Any) -> SearchSpace:
     """How much the pairs of large queries count, for tuning."""
     from optuna.distributions import CategoricalDistribution
 
-    return {"pair_weight": CategoricalDistribution(("sum", "query-mean"))}
+    uniform = counts_of(solver).weighting.pair_weight == "uniform"
+    name = "pair_weight" if uniform else "reduction"
+    return {name: CategoricalDistribution(("sum", "query-mean"))}

@@ -10,18 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankplug.boosting import PairWeight, SumOrMean
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import Model
 from rankplug.parameters import Integer, Real
-from rankplug.shards import RemoteRankingData
+from rankplug.shards import DocumentPairs, RemoteRankingData
 from rankplug.solver import Data, SearchSpace, SolverTags
 from rankplug_plugins.boosting.boosted_trees import BoostedTrees, Training
 from rankplug_plugins.boosting.file_checks import check_xgboost_json, finite_json
 from rankplug_plugins.boosting.losses import (
     PairLoss,
-    PairWeight,
     check_relevance,
+    counts_of,
     gains,
     levels,
     make_pair_loss,
@@ -360,7 +361,7 @@ class XGBoostNdcg(_SampledPairs):
 class XGBoostAllPairs(XGBoostTrees):
     """XGBoost's trees for a loss of all pairs, exactly: no pair is sampled or cut off.
 
-        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j, of h(s_i - s_j)
+        loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j, of c_ij h(s_i - s_j)
 
     with ``h(t) = max(0, 1 - t)^2``, the loss of the linear rankSVM [1]_, or
     ``h(t) = log(1 + exp(-t))`` with a derivative that errs by 0.003 at most. Gradient and second
@@ -370,8 +371,14 @@ class XGBoostAllPairs(XGBoostTrees):
     Parameters
     ----------
     loss : "squared-hinge" or "logistic"
-    pair_weight : "sum" or "query-mean"
-        ``c_q`` is the query's weight, or that divided by the number of the query's pairs.
+    pair_weight : "sum", "query-mean", "uniform", "gain" or "relevance"
+        ``c_ij``: 1, the difference of the gains ``2^y - 1`` of both rows, or that of their
+        relevance y. "sum" and "query-mean" are "uniform" with that `reduction`.
+    reduction : "sum" or "query-mean"
+        ``c_q`` is the query's weight, or that divided by what the query's pairs count.
+    document_pairs : "preferred" or "product"
+        Where rows have weights (``document_weight``): ``c_ij`` is multiplied by that of the
+        preferred row, or by the product of both.
     n_estimators, learning_rate, ...
         See `XGBoostTrees`.
 
@@ -385,19 +392,22 @@ class XGBoostAllPairs(XGBoostTrees):
         tasks=("query-document", "label-ranking"),
         problem="boosted trees on all pairs, squared hinge max(0, 1 - (s_i - s_j))^2",
         reference="Chen and Guestrin, KDD 2016, with the loss of Lee and Lin (2014)",
+        document_weights=True,
     )
     loss: PairLoss = "squared-hinge"
     pair_weight: PairWeight = "sum"
+    reduction: SumOrMean = "sum"
+    document_pairs: DocumentPairs = "preferred"
 
     def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of the trees, and how much the pairs of large queries count."""
-        return {**super().tuning_space(data), **pair_weight_space()}
+        return {**super().tuning_space(data), **pair_weight_space(self)}
 
     def _native_objective(self, data: Data) -> dict[str, Any]:
         return {"base_score": 0.0}
 
     def _objective(self, data: Data) -> Any:
-        return make_pair_loss(data, self.loss, self.pair_weight)
+        return make_pair_loss(data, self.loss, counts_of(self))
 
 
 def _float32(value: float) -> float:

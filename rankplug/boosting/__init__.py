@@ -32,18 +32,24 @@ without their groups, so that no loss of pairs can be written for it.
 from rankplug.boosting.library_data import ranking_data
 from rankplug.boosting.metrics import RankingMetric, ndcg_metric, ranking_metric
 from rankplug.boosting.pairwise import (
+    PairCounts,
+    PairWeight,
     PairwiseLogistic,
     PairwiseObjective,
     PairwiseSquaredHinge,
+    SumOrMean,
     pairwise_logistic,
     pairwise_squared_hinge,
 )
 
 __all__ = [
+    "PairCounts",
+    "PairWeight",
     "PairwiseLogistic",
     "PairwiseObjective",
     "PairwiseSquaredHinge",
     "RankingMetric",
+    "SumOrMean",
     "ndcg_metric",
     "pairwise_logistic",
     "pairwise_squared_hinge",

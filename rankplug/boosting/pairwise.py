@@ -13,15 +13,59 @@ from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.boosting.library_data import Call, QueryFunction, read_call
 from rankplug.data import RankingData
 from rankplug.parameters import Choice, Integer, Real, check_parameters
+from rankplug.shards import DocumentPairs, PairWeighting, weigh_pairs
 
 Vector: TypeAlias = NDArray[np.float64]
-PairWeight: TypeAlias = Literal["sum", "query-mean"]
+PairWeight: TypeAlias = Literal["sum", "query-mean", "uniform", "gain", "relevance"]
+SumOrMean: TypeAlias = Literal["sum", "query-mean"]
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """What pairs count, in the words of the objectives of boosted trees.
+
+    Parameters
+    ----------
+    pair_weight : "uniform", "gain", "relevance", "sum" or "query-mean"
+        1, the difference of the gains ``2^y - 1`` of both rows, or that of their relevance y.
+        "sum" and "query-mean" are "uniform" with that `reduction`.
+    reduction : "sum" or "query-mean"
+        Whether a query counts as much as its pairs do together, or queries count alike.
+    document_pairs : "preferred" or "product"
+        Of weights of rows, a pair takes that of its preferred one, or the product of both.
+    """
+
+    pair_weight: PairWeight = "sum"
+    reduction: SumOrMean = "sum"
+    document_pairs: DocumentPairs = "preferred"
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether queries count alike."""
+        return "query-mean" in (self.pair_weight, self.reduction)
+
+    @property
+    def weighting(self) -> PairWeighting:
+        """What single pairs count."""
+        if self.pair_weight == "sum" or self.pair_weight == "query-mean":
+            return PairWeighting("uniform", self.document_pairs)
+        return PairWeighting(self.pair_weight, self.document_pairs)
+
+    def check(self, owner: str) -> None:
+        """Raise `ParameterError` for other values."""
+        kinds = {
+            "pair_weight": Choice(("sum", "query-mean", "uniform", "gain", "relevance")),
+            "reduction": Choice(("sum", "query-mean")),
+            "document_pairs": Choice(("preferred", "product")),
+        }
+        check_parameters(owner, kinds, vars(self))
 
 
 class PairwiseObjective(QueryFunction, ABC):
     """The gradient and the diagonal of the Hessian of a loss of all pairs, by the scores.
 
-        loss(s) = sum over queries q of c_q sum over pairs (i, j) of q, y_i > y_j, h(s_i - s_j)
+        loss(s) = sum over queries q of c_q sum over pairs (i, j) of q, y_i > y_j,
+                  of c_ij h(s_i - s_j)
 
     An instance is the function that a library wants: ``f(scores, data_set)`` for ``train`` of
     XGBoost and LightGBM, ``f(labels, scores, sample_weight, group)`` for their scikit-learn
@@ -29,15 +73,21 @@ class PairwiseObjective(QueryFunction, ABC):
     """
 
     def __init__(
-        self, qid: ArrayLike | None, group: ArrayLike | None, pair_weight: PairWeight
+        self,
+        qid: ArrayLike | None,
+        group: ArrayLike | None,
+        pair_weight: PairWeight,
+        reduction: SumOrMean = "sum",
+        document_pairs: DocumentPairs = "preferred",
+        document_weight: ArrayLike | None = None,
+        relevance: ArrayLike | None = None,
     ) -> None:
         super().__init__(qid, group)
-        check_parameters(
-            type(self).__name__,
-            {"pair_weight": Choice(("sum", "query-mean"))},
-            {"pair_weight": pair_weight},
-        )
+        self.counts = PairCounts(pair_weight, reduction, document_pairs)
+        self.counts.check(type(self).__name__)
         self.pair_weight = pair_weight
+        self.document_weight = document_weight
+        self.relevance = relevance
         self._known: _KnownPairs | None = None
 
     def __call__(
@@ -67,14 +117,17 @@ class PairwiseObjective(QueryFunction, ABC):
         # Features are required but play no part here.
         data = RankingData.from_arrays(
             np.zeros((len(call.labels), 1)),
-            call.labels,
+            call.labels if self.relevance is None else self.relevance,
             self.queries_of(call),
             sample_weight=call.row_weight,
+            document_weight=self.document_weight,
         )
-        weight = data.weights
-        if self.pair_weight == "query-mean":
-            weight = weight / np.maximum(data.pair_counts, 1)
-        pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight))
+        weight, weighting = data.weights, self.counts.weighting
+        if self.counts.is_mean:
+            total = weigh_pairs(data, weighting)
+            weight = weight / np.where(total > 0, total, 1.0)
+        factors = weighting.factors(data.relevance, data.document_weight)
+        pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight, **factors.given))
         return _KnownPairs(call, data, pairs, weight[data.row_query])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -102,10 +155,10 @@ class PairwiseSquaredHinge(PairwiseObjective):
     """The squared hinge of all pairs, exactly, as an objective of boosted trees.
 
         loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j,
-                  of max(0, margin - (s_i - s_j))^2
+                  of c_ij max(0, margin - (s_i - s_j))^2
 
     With l+ and l- the numbers of the row's pairs with ``s_i - s_j < margin`` that it should
-    win and lose, and S the sum of its partners' scores in them,
+    win and lose, and S the sum of its partners' scores in them, all weighed by ``c_ij``,
 
         g_i = 2 c_q ((l+ + l-) s_i - S - margin (l+ - l-)),    h_i = 2 c_q (l+ + l-),
 
@@ -122,12 +175,21 @@ class PairwiseSquaredHinge(PairwiseObjective):
         Sizes of consecutive queries, instead of `qid`.
     margin : float > 0
         By how much the better row of a pair should win.
-    pair_weight : "sum" or "query-mean"
+    pair_weight : "sum", "query-mean", "uniform", "gain" or "relevance"
+        ``c_ij``: 1, the difference of the gains ``2^y - 1`` of both rows, or that of their
+        relevance y. "sum" and "query-mean" are "uniform" with that `reduction`.
+    reduction : "sum" or "query-mean"
         "sum": ``c_q`` is the query's weight, so a query counts as much as it has pairs.
-        "query-mean": the weight divided by the query's number of pairs, so that queries count
+        "query-mean": the weight divided by what the query's pairs count, so that queries count
         alike; second derivatives are then small (they add up to at most 4 in a query), and so
         must be what they are compared with: ``min_child_weight``, ``reg_lambda``,
         ``min_sum_hessian_in_leaf``.
+    document_weight : array-like of shape (n_rows,), optional
+        Weights of rows, for one data set: ``c_ij`` is multiplied by that of the preferred row, or
+        by the product of both.
+    document_pairs : "preferred" or "product"
+    relevance : array-like of shape (n_rows,), optional
+        Of which gains are made, for one data set, instead of its labels, which may be but levels.
 
     Raises
     ------
@@ -154,8 +216,9 @@ class PairwiseSquaredHinge(PairwiseObjective):
         group: ArrayLike | None = None,
         margin: float = 1.0,
         pair_weight: PairWeight = "sum",
+        **weights: Any,
     ) -> None:
-        super().__init__(qid, group, pair_weight)
+        super().__init__(qid, group, pair_weight, **weights)
         check_parameters(type(self).__name__, {"margin": Real(0)}, {"margin": margin})
         self.margin = float(margin)
 
@@ -170,7 +233,7 @@ class PairwiseLogistic(PairwiseObjective):
     """The logistic loss of all pairs, up to a bounded error, as an objective of boosted trees.
 
         loss(s) = sum over queries q of c_q sum over pairs (i, j), y_i > y_j,
-                  of log(1 + exp(-(s_i - s_j)))
+                  of c_ij log(1 + exp(-(s_i - s_j)))
 
     The derivative of a pair's loss, ``-1 / (1 + exp(s_i - s_j))``, is replaced by a piecewise
     linear function of ``s_i - s_j``, which differs from it by `max_error` at most
@@ -179,7 +242,7 @@ class PairwiseLogistic(PairwiseObjective):
 
     Parameters
     ----------
-    qid, group, pair_weight
+    qid, group, pair_weight, reduction, document_weight, document_pairs, relevance
         See `PairwiseSquaredHinge`, whose notes and errors apply here too.
     n_knots : int from 4 to 1000
         Pieces of the derivative. Time grows with it, the error falls with its square: a call
@@ -198,8 +261,9 @@ class PairwiseLogistic(PairwiseObjective):
         group: ArrayLike | None = None,
         pair_weight: PairWeight = "sum",
         n_knots: int = 16,
+        **weights: Any,
     ) -> None:
-        super().__init__(qid, group, pair_weight)
+        super().__init__(qid, group, pair_weight, **weights)
         check_parameters(type(self).__name__, {"n_knots": Integer(4, 1000)}, {"n_knots": n_knots})
         self.n_knots = n_knots
         self._knots, self._bends, self.max_error = _piecewise_linear_sigmoid(n_knots)

@@ -32,14 +32,20 @@ XGBOOST = {"base_score": 0.0, "nthread": 1, "max_depth": 3, "disable_default_eva
 LIGHTGBM = {"num_threads": 1, "verbosity": -1, "num_leaves": 7, "metric": "None"}
 
 
-def brute_force(y, scores, qid, weight, slope_and_curvature, pair_weight="sum"):
+def brute_force(
+    y, scores, qid, weight, slope_and_curvature, pair_weight="sum", own=None, product=False
+):
     """Gradient and Hessian diagonal, pair by pair."""
+    own = np.ones(len(y)) if own is None else own
+    gain = {"gain": np.exp2(y) - 1.0, "relevance": y}.get(pair_weight)
     gradient, hessian = np.zeros((2, len(y)))
     for query in np.unique(qid):
         rows = np.flatnonzero(qid == query)
         pairs = [(i, j) for i in rows for j in rows if y[i] > y[j]]
         for i, j in pairs:
             c = weight[i] / (len(pairs) if pair_weight == "query-mean" else 1)
+            c *= own[i] * (own[j] if product else 1.0)
+            c *= 1.0 if gain is None else gain[i] - gain[j]
             slope, curvature = slope_and_curvature(scores[i] - scores[j])
             gradient[i] += c * slope
             gradient[j] -= c * slope
@@ -84,16 +90,38 @@ def make_regression(n=400, seed=0):
         max_size=40,
     ),
     margin=st.sampled_from([0.25, 1.0, 1.5]),
-    pair_weight=st.sampled_from(["sum", "query-mean"]),
+    pair_weight=st.sampled_from(["sum", "query-mean", "gain", "relevance"]),
+    documents=st.sampled_from([None, "preferred", "product"]),
 )
-@settings(max_examples=40)
-def test_squared_hinge_equals_brute_force(rows, margin, pair_weight):
+@settings(max_examples=60)
+def test_squared_hinge_equals_brute_force(rows, margin, pair_weight, documents):
     qid, y, scores = (np.array(column) for column in zip(*rows, strict=True))
-    weight = np.array([1.0, 0.5, 2.0, 0.0])[qid]
-    objective = pairwise_squared_hinge(qid, margin=margin, pair_weight=pair_weight)
-    expected = brute_force(y, scores, qid, weight, squared_hinge(margin), pair_weight)
+    weight, weights, own = np.array([1.0, 0.5, 2.0, 0.0])[qid], {}, None
+    if pair_weight == "gain":
+        y = np.maximum(y, 0.0)
+    if documents is not None and pair_weight != "query-mean":
+        own = np.random.default_rng(len(y)).choice([0.0, 0.3, 1.0, 5.0], len(y))
+        weights = {"document_weight": own, "document_pairs": documents}
+    objective = pairwise_squared_hinge(qid, margin=margin, pair_weight=pair_weight, **weights)
+    parts = (pair_weight, own, documents == "product")
+    expected = brute_force(y, scores, qid, weight, squared_hinge(margin), *parts)
     found = objective(y, scores, sample_weight=weight)
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+    # Labels may be levels, where the relevance is told; a mean over the query divides by its sum.
+    if pair_weight == "relevance":
+        told = pairwise_squared_hinge(
+            qid,
+            margin=margin,
+            pair_weight=pair_weight,
+            reduction="query-mean",
+            relevance=y,
+            **weights,
+        )
+        mean = told(np.argsort(np.argsort(y)).astype(float), scores, sample_weight=weight)
+        ones = brute_force(y, np.zeros(len(y)), qid, np.ones(len(y)), lambda _: (0.0, 1.0), *parts)
+        total = np.bincount(qid, weights=0.5 * ones[1])[qid]
+        total = np.where(total > 0, total, 1.0)
+        np.testing.assert_allclose(mean, expected / total, rtol=1e-8, atol=1e-8)
 
 
 def test_a_large_query_of_distinct_labels_equals_the_sum_over_pairs():

@@ -27,6 +27,7 @@ from rankplug.metrics import evaluate
 from rankplug.models import LinearModel
 from rankplug.testing import make_problem
 from rankplug_plugins.tree_tron import TreeTron
+from tests.oracles import listed_weights
 
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -72,14 +73,24 @@ def test_xgboost_all_pairs_is_its_objective_scaled(data):
     np.testing.assert_array_equal(model.predict(data.X), native.predict(matrix))
 
 
-def test_lightgbm_all_pairs_is_its_objective_scaled(data):
+@pytest.mark.parametrize("weighting", [None, "uniform", "gain"])
+def test_lightgbm_all_pairs_is_its_objective_scaled(data, weighting):
+    params, weights, scale = {}, {}, scaling(data)
+    if weighting is not None:
+        data = data.with_facts(document_weight=np.arange(data.n_samples) % 4.0)
+        params = {"pair_weight": weighting, "document_pairs": "product"}
+        given = {"document_weight": data.document_weight, "relevance": data.relevance}
+        weights = {**params, **given}
+        scale = data.n_samples / (4 * listed_weights(data, **params).sum())
+    of_pairs = pairwise_squared_hinge(**weights)
+
     def objective(scores, dataset):
-        return [scaling(data) * part for part in pairwise_squared_hinge()(scores, dataset)]
+        return [scale * part for part in of_pairs(scores, dataset)]
 
     dataset = lightgbm.Dataset(data.X, label=data.relevance, group=np.diff(data.query_ptr))
-    params = {"objective": objective, "num_threads": 1, "num_leaves": 9, "verbosity": -1}
-    native = lightgbm.train(params, dataset, 15)
-    model = small("lightgbm-all-pairs", num_leaves=9).solve(data).model
+    library = {"objective": objective, "num_threads": 1, "num_leaves": 9, "verbosity": -1}
+    native = lightgbm.train(library, dataset, 15)
+    model = small("lightgbm-all-pairs", num_leaves=9, **params).solve(data).model
     np.testing.assert_array_equal(model.predict(data.X), native.predict(data.X))
 
 

@@ -127,7 +127,7 @@ def test_what_is_held():
         (
             {"c": 1.0},
             r"no parameter 'c'; did you mean 'C'\? "
-            r"\(known: C, early_stopping_rounds, eval_metric, max_iter",
+            r"\(known: C, document_pairs, early_stopping_rounds, eval_metric, max_iter",
         ),
         ({"max_iters": [1]}, "no parameter 'max_iters'; did you mean 'max_iter'"),
         ({"C": {"low": 2, "high": 1}}, "C: low=2 is above high=1"),
