@@ -25,7 +25,7 @@ DEFAULT_QID = "qid"
 
 
 class Columns(NamedTuple):
-    """The columns of some roles as arrays, with names and categories of the features."""
+    """The columns of some roles as arrays, what describes the features, and what is kept."""
 
     features: NDArray[Any]
     relevance: NDArray[np.float64]
@@ -33,6 +33,7 @@ class Columns(NamedTuple):
     weight: NDArray[np.float64] | None
     names: tuple[str, ...]
     categories: Categories
+    kept: Any = None
 
 
 class Known(NamedTuple):
@@ -163,6 +164,7 @@ def query_roles(
     weight: str | None,
     features: Sequence[str] | None,
     like: Sequence[str] | None,
+    shown: Sequence[str] = (),
 ) -> Roles:
     """Roles of the columns of query-document data; see `rankplug.read_data`."""
     label = label or DEFAULT_LABEL
@@ -177,8 +179,10 @@ def query_roles(
     if len(set(used)) < len(used):
         wrong.append("label, qid and weight must be different columns")
     chosen, more = _features(names, set(used), features, like)
+    missing = [name for name in shown if name not in names]
+    wrong += [_unknown(missing, names, "shown=[...]")] if missing else []
     _raise_all(wrong + more)
-    return Roles(chosen, (label,), qid, weight)
+    return Roles(chosen, (label,), qid, weight, kept=tuple(dict.fromkeys(shown)))
 
 
 def find_query_column(
@@ -290,6 +294,7 @@ def _read(
         weight,
         tuple(read.names),
         read.categories,
+        table.select(list(roles.kept)) if roles.kept else None,
     )
 
 
@@ -328,6 +333,11 @@ def _concatenate(files: Sequence[InputFile], parts: Sequence[Columns]) -> Column
         for j in first.categories
     }
 
+    if first.kept is not None:
+        import pyarrow as pa
+
+        kept = pa.concat_tables([part.kept for part in parts], promote_options="permissive")
+
     def join(arrays: Sequence[Any]) -> Any:
         return None if arrays[0] is None else np.concatenate(arrays)
 
@@ -338,4 +348,5 @@ def _concatenate(files: Sequence[InputFile], parts: Sequence[Columns]) -> Column
         join([part.weight for part in parts]),
         first.names,
         together,
+        None if first.kept is None else kept,
     )

@@ -19,6 +19,7 @@ from rankplug.data import (
     RankingData,
     read_preferences,
     relevance_of_ranks,
+    tables,
 )
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.columns import DEFAULT_QID, Known, label_roles, query_roles, read_columns
@@ -41,6 +42,7 @@ def read_data(
     qid: str | None = None,
     weight: str | None = None,
     features: Sequence[str] | None = None,
+    shown: Sequence[str] | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     separator: str | None = None,
@@ -74,6 +76,9 @@ def read_data(
         and there is one) and query weight (none if omitted).
     features : sequence of str, optional
         Columns of a table that hold features; all others if omitted.
+    shown : sequence of str, optional
+        Columns of a table that describe the rows, such as a title, whatever they hold: reports
+        show them. They are features, too, unless `features` says otherwise.
     n_features : int, optional
         Number of features of svmlight text; the largest index if omitted.
     zero_based : bool, optional
@@ -107,7 +112,7 @@ def read_data(
     form = _Form.of(n_features, like, dense, dtype)
     files, format_, notation = _open_files(path, format, like, zero_based, separator, decimal)
     if format_ == "svmlight":
-        refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features)
+        refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features, shown=shown)
         companions = find_companions(files, format_)
         X, relevance, ids, weights = form.read_text(files, companions)
         data = _ranking_data(companions, X, relevance, ids, weights, form.feature_names)
@@ -115,7 +120,10 @@ def read_data(
         return data.with_facts(query_column=ids_column, zero_based=bool(notation.zero_based))
     refuse_unfit(format_, n_features=n_features)
     named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
-    choose = partial(query_roles, **named, features=features, like=form.feature_names)
+    like_names = form.feature_names
+    choose = partial(
+        query_roles, **named, features=features, like=like_names, shown=tables.listed(shown or ())
+    )
     companions = find_companions(files, format_)
     roles, columns = read_columns(files, format_, choose, form.dtype, form.known, companions)
     X, relevance = form.shape(columns.features), columns.relevance[:, 0]
@@ -123,7 +131,10 @@ def read_data(
         companions, X, relevance, columns.ids, columns.weight, columns.names, columns.categories
     )
     ids_column = roles.ids or (None if columns.ids is None else DEFAULT_QID)
-    return data.with_facts(query_column=ids_column)
+    kept = columns.kept
+    if kept is not None and data.order is not None:
+        kept = kept.take(data.order)
+    return data.with_facts(query_column=ids_column, shown=kept)
 
 
 @names_shortage

@@ -91,6 +91,9 @@ class _Columns(Section):
     id: Names = ()
     """Columns of a table that name its rows, such as a document's id: no features; models
     remember them, and ``rankplug predict`` writes them beside the scores."""
+    display: Names = ()
+    """Columns of a table that describe its rows to people, such as a title and a price: reports
+    show them beside the rankings; the first names the row. Those of `id` if left out."""
     zero_based: bool = False
     """Whether the indices of svmlight text begin at 0."""
     separator: Separator | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,16 @@ from rankplug.exceptions import DataError
 from rankplug.io.columns import DEFAULT_LABEL, DEFAULT_QID, open_table
 from rankplug.io.files import InputFile, Notation
 from rankplug.metrics import DEFAULT_LABEL_METRICS, DEFAULT_METRICS, parse_metric
-from rankplug.recipe import Dataset, Files, OneFile, Recipe, choice_in_words, choose_in_file, naming
+from rankplug.recipe import (
+    Column,
+    Dataset,
+    Files,
+    OneFile,
+    Recipe,
+    choice_in_words,
+    choose_in_file,
+    naming,
+)
 from rankplug.solver import Data
 
 _REAL_METRICS = ("ndcg@10[gain=linear]", "pairwise_accuracy")
@@ -39,12 +49,16 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     file = InputFile(path, notation)
     format_ = "prepared" if path.is_dir() else data.format or file.find_format()
     if format_ in ("prepared", "svmlight"):
+        if data.display:
+            raise DataError(f"{path} has no columns that display could name: give a table")
         return recipe, ()
     if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
         roles = {"label": data.label, "qid": data.qid, "weight": data.weight}
         choice, notation = choose_in_file(
             path, format_, notation, **roles, drop=data.drop, ids=data.id
         )
+        with naming(path):
+            tables.require_present(data.display, [column.name for column in choice.columns])
         settled = replace(
             data,
             label=choice.label,
@@ -55,12 +69,14 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
             decimal=notation.decimal,
         )
         return replace(recipe, data=settled), choice_in_words(path, choice)
-    if not (data.drop or data.id):
+    if not (data.drop or data.id or data.display):
         return recipe, ()
     with naming(path):
         with open_table(file, format_) as table:
             names = table.column_names()
-        return replace(recipe, data=_without_dropped(data, names)), ()
+            tables.require_present(data.display, names)
+            texts = _find_texts(table.whole(), data.display) if data.display else ()
+        return replace(recipe, data=_without_dropped(data, names, texts)), ()
 
 
 def settle_metrics(recipe: Recipe, splits: Mapping[str, Data]) -> Recipe:
@@ -82,12 +98,20 @@ def settle_metrics(recipe: Recipe, splits: Mapping[str, Data]) -> Recipe:
     return replace(recipe, metrics=usual)
 
 
-def _without_dropped(data: Files | OneFile, names: list[str]) -> Files | OneFile:
-    """The files with the features named that are left without `drop` and `id`."""
+def _find_texts(table: Any, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the columns that hold neither numbers nor truth values."""
+    kinds = {name: Column.of(name, table.column(name)).kind for name in names}
+    return tuple(name for name, kind in kinds.items() if kind not in ("numbers", "booleans"))
+
+
+def _without_dropped(
+    data: Files | OneFile, names: list[str], texts: tuple[str, ...]
+) -> Files | OneFile:
+    """The files with the features named that are left without `drop`, `id` and texts to display."""
     tables.require_present((*data.drop, *data.id), names)
     roles = {data.label or DEFAULT_LABEL, data.qid or DEFAULT_QID, data.weight}
     gone = roles | {*data.drop, *data.id}
-    features = data.features or tuple(name for name in names if name not in gone)
+    features = data.features or tuple(name for name in names if name not in gone | {*texts})
     both = [name for name in features if name in gone]
     if both:
         raise DataError(f"columns {', '.join(both)} are features and also something else")

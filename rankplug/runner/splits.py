@@ -15,6 +15,8 @@ from rankplug.data import ImputeName, RankingData, ScaleName
 from rankplug.datasets import load
 from rankplug.exceptions import DataError
 from rankplug.io import read_data
+from rankplug.io.columns import open_table
+from rankplug.io.files import InputFile, Notation
 from rankplug.metrics import parse_metric
 from rankplug.models import ScaledParts, scale_parts
 from rankplug.recipe import Dataset, Files, ImputeChoice, LearnFrom, OneFile, Recipe, Split
@@ -126,18 +128,35 @@ def _load(source: Dataset | Files | OneFile) -> dict[str, Data]:
         "decimal": source.decimal,
     }
 
-    def read(path: Path, like: RankingData | None = None) -> RankingData:
+    def read(path: Path, like: RankingData | None = None, **more: Any) -> RankingData:
         # A prepared folder knows its columns.
-        data = read_data(path, like=like, **({} if path.is_dir() else columns))  # type: ignore[arg-type]
+        options = {} if path.is_dir() else {**columns, **more}
+        data = read_data(path, like=like, **options)
         return data.with_facts(id_columns=source.id)
 
     if isinstance(source, OneFile):
-        return {"train": read(source.file)}
+        return {"train": read(source.file, shown=_shown_columns(source, source.file))}
     train = read(source.train)
     splits: dict[str, Data] = {"train": train}
     if source.valid is not None:
         splits["valid"] = read(source.valid, like=train)
-    return {**splits, "test": read(source.test, like=train)}
+    return {
+        **splits,
+        "test": read(source.test, like=train, shown=_shown_columns(source, source.test)),
+    }
+
+
+def _shown_columns(source: Files | OneFile, path: Path) -> tuple[str, ...] | None:
+    """The columns that describe the rows of the test set; of the ids those that its file has."""
+    if source.display or not source.id or path.is_dir():
+        return source.display or None
+    file = InputFile(path, Notation(separator=source.separator, decimal=source.decimal).check())
+    format_ = source.format or file.find_format()
+    if format_ == "svmlight":
+        return None
+    with open_table(file, format_) as table:
+        there = table.column_names()
+    return tuple(name for name in source.id if name in there) or None
 
 
 def _require_same_features(splits: Splits) -> None:

@@ -42,6 +42,32 @@ def one(path, **values):
     return recipe(OneFile(path, **{"label": "grade", "qid": "query", **values}))
 
 
+def test_what_describes_rows_is_shown_and_no_feature_where_it_is_text(table, tmp_path):
+    frame = pd.read_csv(table)
+    parts = {"label": "grade", "qid": "query", "id": ("doc_id",), "display": ("title", "a")}
+    for data in (
+        OneFile(table, **parts),
+        Files(table, table, **parts),
+        Files(table, table, **{**parts, "features": ("b", "a")}),
+    ):
+        settled, _ = settle_columns(recipe(data))
+        splits = load_splits(settled)
+        test = splits["test"]
+        assert set(test.feature_names) == {"a", "b"}
+        assert test.shown.column_names == ["title", "a"]
+        place = test.feature_names.index("a")
+        np.testing.assert_array_equal(test.shown["a"].to_numpy(), test.X[:, place])
+        ids = load_splits(replace(settled, data=replace(settled.data, display=())))["test"].shown
+        kept = frame[frame["query"].isin(test.query_ids)]
+        assert ids["doc_id"].to_pylist() == kept["doc_id"].tolist()
+    with pytest.raises(DataError, match="no column 'titel'; did you mean 'title'"):
+        settle_columns(one(table, display=("titel",)))
+    text = tmp_path / "data.txt"
+    text.write_text("1 qid:1 1:1\n0 qid:1 1:0\n")
+    with pytest.raises(DataError, match="has no columns that display could name"):
+        settle_columns(recipe(Files(text, text, display=("title",))))
+
+
 def test_whole_queries_are_drawn(table):
     settled, _ = settle_columns(one(table))
     splits = load_splits(settled)
