@@ -1,4 +1,5 @@
 import faulthandler
+import gc
 import os
 import signal
 from pathlib import Path
@@ -27,6 +28,13 @@ def data_folder():
     if not Path(folder).is_dir():
         pytest.fail(f"RANKPLUG_DATA={folder} is not a folder")
     return Path(folder)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def old_objects():
+    """What earlier files have left is no garbage: collections, one a training, need not walk it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
