@@ -35,6 +35,8 @@ _MODULES = {
     "top_ranking": "top_ranking",
     "dirty_model": "top_ranking",
     "boosting": "boosting",
+    "pair_weights": "pair_weights",
+    "gain_ndcg": "pair_weights",
     "serving": "serving",
     "tuning": "tuning",
     "tuning_path": "tuning",

@@ -96,7 +96,7 @@ def boosting(tiny: bool, _rounds: int) -> Iterator[Row]:
     """
     chosen = os.environ.get("RANKPLUG_BOOSTING_SETS", "").split()
     entrants = _chosen_entrants()
-    for name, folds in _sets(tiny).items():
+    for name, folds in sets_of_folds(tiny).items():
         if not chosen or name in chosen:
             n_trials = 2 if tiny else 5
             yield from _table(name, [fold() for fold in folds], entrants, n_trials)
@@ -202,7 +202,8 @@ def _seconds_a_round(entrant: Entrant, train: RankingData) -> float | str:
 # --- data -------------------------------------------------------------------------------------
 
 
-def _sets(tiny: bool) -> dict[str, list[Callable[[], Fold]]]:
+def sets_of_folds(tiny: bool) -> dict[str, list[Callable[[], Fold]]]:
+    """The sets of `RANKPLUG_DATA` and a synthetic one, their folds made when they are called."""
     if tiny:
         return {"web-search": [partial(_web_search, 40, 10)]}
     found: dict[str, list[Callable[[], Fold]]] = {}

@@ -41,6 +41,7 @@ from rankplug.data.normalising import NormName, normalise_queries
 from rankplug.data.preferences import Preferences, read_preferences, relevance_of_ranks
 from rankplug.data.queries import expand_group, group_queries, id_texts, rank_in_queries
 from rankplug.data.ranking import LARGEST_GRADE, RankingData, no_pairs, no_pairs_count
+from rankplug.data.row_weights import QueryWeight
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "OneHotMatrix",
     "PreferenceData",
     "Preferences",
+    "QueryWeight",
     "RankingData",
     "ScaleName",
     "Scaling",

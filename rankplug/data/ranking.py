@@ -17,7 +17,6 @@ from rankplug.data.arrays import (
     Matrix,
     check_features,
     concatenate_ranges,
-    real_array,
     real_vector,
     stack_rows,
     take_rows,
@@ -25,6 +24,13 @@ from rankplug.data.arrays import (
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.categories import Categories
 from rankplug.data.queries import expand_group, group_queries
+from rankplug.data.row_weights import (
+    QueryWeight,
+    check_query_weight,
+    document_weights,
+    inverse_idcg,
+    query_weights,
+)
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
 
@@ -99,6 +105,7 @@ class RankingData(PreferenceData):
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         document_weight: ArrayLike | None = None,
+        query_weight: QueryWeight | None = None,
         feature_names: Sequence[str] | None = None,
         categories: Categories | None = None,
         category_numbers: bool = False,
@@ -123,6 +130,8 @@ class RankingData(PreferenceData):
             Non-negative weights of rows, which may differ within a query: what the pairs of a row
             count, such as one over the chance that its position was looked at. Solvers say how
             a pair takes them, or refuse them.
+        query_weight : "inverse-idcg", optional
+            Weights of queries that are made of their relevance, see `weigh_queries`.
         feature_names : sequence of str, optional
             Taken from the table's columns where `X` is a table.
         categories : mapping of int to tuple, optional
@@ -154,16 +163,29 @@ class RankingData(PreferenceData):
             matrix, relevance = matrix[order], relevance[order]
         of_rows = None
         if document_weight is not None:
-            of_rows = _document_weight(document_weight, n_samples)
-            of_rows = of_rows if order is None else of_rows[order]
+            of_rows = document_weights(document_weight, n_samples, order)
         weight = None
         if sample_weight is not None:
-            weight = _query_weight(sample_weight, query_ptr, query_ids, order)
+            weight = query_weights(sample_weight, query_ptr, query_ids, order)
         data = cls(
             matrix, relevance, query_ptr, query_ids, weight, names, order,
             query_column=name, categories=found, document_weight=of_rows,
         )  # fmt: skip
-        return data.noting_missing(has_missing)
+        data = data.noting_missing(has_missing)
+        return data if query_weight is None else data.weigh_queries(query_weight)
+
+    def weigh_queries(self, name: QueryWeight) -> RankingData:
+        """These data with weights of queries that are made of their relevance.
+
+        Parameters
+        ----------
+        name : "inverse-idcg"
+            One over the DCG of the query's best order, times the weights that there are. Gains are
+            those of `Ranker.score`: ``2^y - 1`` of grades, else `linear_gains`.
+        """
+        check_query_weight(name)
+        gain = np.exp2(self.relevance) - 1.0 if self.is_graded else self.linear_gains()
+        return self.with_facts(query_weight=self.weights * inverse_idcg(gain, self.query_ptr))
 
     @property
     def weighs_documents(self) -> bool:
@@ -393,45 +415,3 @@ def _stack_shown(tables_: Sequence[Any]) -> Any:
     names = [n for n in tables_[0].column_names if all(n in one.column_names for one in tables_)]
     texts = pa.schema([(name, pa.string()) for name in names])
     return pa.concat_tables([one.select(names).cast(texts) for one in tables_])
-
-
-def _query_weight(
-    sample_weight: ArrayLike,
-    query_ptr: NDArray[np.int64],
-    query_ids: NDArray[Any],
-    order: NDArray[np.int64] | None,
-) -> NDArray[np.float64]:
-    """The weight of each query, from those of its rows or from one a query."""
-    n_queries, n_samples = len(query_ids), int(query_ptr[-1])
-    weight = real_array(sample_weight, "sample_weight")
-    a_query = weight.shape == (n_queries,) and 1 < n_queries < n_samples
-    if a_query and order is not None:
-        raise DataError(
-            f"sample_weight has {n_queries} values, one a query, but the rows of a query do not "
-            "stand together: give one for each row"
-        )
-    if not a_query:
-        weight = real_vector(weight, "sample_weight", n_samples)
-    if np.any(weight < 0):
-        where = f"{'query' if a_query else 'row'} {np.flatnonzero(weight < 0)[0]}"
-        raise DataError(f"sample_weight is negative at {where}")
-    if a_query:
-        return weight
-    weight = weight if order is None else weight[order]
-    first = weight[query_ptr[:-1]]
-    varying = np.flatnonzero(weight != np.repeat(first, np.diff(query_ptr)))
-    if varying.size:
-        query = int(np.searchsorted(query_ptr, varying[0], side="right")) - 1
-        raise DataError(
-            f"sample_weight varies within query {query_ids[query]}: it must be constant within "
-            "a query, because a pair of rows takes the weight of its query"
-        )
-    return first
-
-
-def _document_weight(values: ArrayLike, n_samples: int) -> NDArray[np.float64]:
-    """The weights of rows, checked."""
-    weight = real_vector(values, "document_weight", n_samples)
-    if np.any(weight < 0):
-        raise DataError(f"document_weight is negative at row {np.flatnonzero(weight < 0)[0]}")
-    return weight

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rankplug.data import RankingData, Task, rank_in_queries, tables
+from rankplug.data import QueryWeight, RankingData, Task, rank_in_queries, tables
 from rankplug.estimators.answers import split_columns, table_of_rows
 from rankplug.estimators.base import SolverEstimator, model_to_go_on_from
 from rankplug.estimators.watching import make_callback, validation_sets
@@ -63,7 +63,15 @@ class Ranker(SolverEstimator):
 
     __metadata_request__fit = dict.fromkeys(
         (
-            *("qid", "group", "sample_weight", "document_weight", "eval_set", "eval_qid"),
+            *(
+                "qid",
+                "group",
+                "sample_weight",
+                "document_weight",
+                "query_weight",
+                "eval_set",
+                "eval_qid",
+            ),
             *("init", "callbacks", "verbose"),
         ),
         True,
@@ -87,6 +95,7 @@ class Ranker(SolverEstimator):
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         document_weight: ArrayLike | None = None,
+        query_weight: QueryWeight | None = None,
         eval_set: Any = None,
         eval_qid: Any = None,
         init: Any = None,
@@ -112,6 +121,9 @@ class Ranker(SolverEstimator):
         document_weight : array-like of shape (n_samples,), optional
             How much the pairs of each row count, which may differ within a query, see
             `RankingData.from_arrays`; solvers that cannot use it refuse it.
+        query_weight : "inverse-idcg", optional
+            Weights of queries that are made of their relevance: one over the DCG of their best
+            order, as NDCG divides by it.
         eval_set : (X, y) or [(X, y), ...], optional
             Validation data, measured each iteration in `evals_result_`. Solvers that stop early do
             it by the last of several.
@@ -134,7 +146,11 @@ class Ranker(SolverEstimator):
         """
         solver, init = self._new_solver(), model_to_go_on_from(init)
         callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set, eval_qid)
-        weights = {"sample_weight": sample_weight, "document_weight": document_weight}
+        weights = {
+            "sample_weight": sample_weight,
+            "document_weight": document_weight,
+            "query_weight": query_weight,
+        }
         data = self._data(X, y, qid, group=group, **weights)
         if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
             warn_caller(

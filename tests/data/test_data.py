@@ -20,7 +20,7 @@ from rankplug.data import (
     with_short_indices,
 )
 from rankplug.estimators import Ranker
-from rankplug.exceptions import DataError
+from rankplug.exceptions import DataError, ParameterError
 from rankplug.models import LinearModel
 
 qids = st.lists(st.integers(0, 4), min_size=1, max_size=30)
@@ -352,6 +352,17 @@ def test_invalid_arguments(name):
     arguments, message = invalid_arguments[name]
     with pytest.raises(DataError, match=message):
         RankingData.from_arrays(X3, **{"y": [1, 2, 3], **arguments})
+
+
+def test_queries_are_weighed_by_the_best_that_their_dcg_can_be():
+    y, qid = [0.0, 2.0, 1.0, 0.0, 0.0, 1.0], [7, 7, 8, 7, 9, 8]
+    X, weights = np.eye(6), {"sample_weight": [2.0, 2.0, 1.0, 2.0, 1.0, 1.0]}
+    data = RankingData.from_arrays(X, y, qid, query_weight="inverse-idcg", **weights)
+    np.testing.assert_allclose(data.query_weight, [2 / 3, 1 / (1 + 1 / np.log2(3)), 0.0])
+    real = RankingData.from_arrays(X, np.subtract(y, 0.5), qid, query_weight="inverse-idcg")
+    np.testing.assert_allclose(real.query_weight, [1 / 2, 0.0, 0.0])
+    with pytest.raises(ParameterError, match="query_weight='idcg' must be 'inverse-idcg'"):
+        RankingData.from_arrays(X, y, qid, query_weight="idcg")
 
 
 def test_weights_follow_their_query():
