@@ -137,7 +137,7 @@ def _maximise(found: Interventions, joined: NDArray[np.bool_]) -> NDArray[np.flo
     free = [(None, 0.0)] * len(start)
     found_at = minimize(
         loss, np.minimum(start, -1e-3), jac=True, method="L-BFGS-B", bounds=free,
-        options={"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-14, "gtol": 1e-10},
+        options={"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-12, "gtol": 1e-8},
     ).x  # fmt: skip
     values: NDArray[np.float64] = np.exp(found_at[:n])
     return values

@@ -14,7 +14,7 @@ from rankplug.metrics import evaluate
 
 @pytest.fixture(scope="module")
 def graded():
-    return load("digits-retrieval", n_queries=30, docs_per_query=30).train
+    return load("digits-retrieval", n_queries=30, docs_per_query=20).train
 
 
 def counted(cells):
@@ -67,7 +67,7 @@ def test_positions_that_nothing_joins_to_the_first_have_none():
     ],
 )
 def test_propensities_of_simulated_users_are_found(graded, method, options, within):
-    options = {"eta": 1.0, "n_rankers": 4, **options}
+    options = {"eta": 1.0, "noise": 0.3, "n_rankers": 4, **options}
     log = simulate_clicks(graded, 60_000, n_positions=6, seed=3, **options)
     truth = np.arange(1.0, 7) ** -options["eta"]
     np.testing.assert_allclose(estimate_propensities(log, method).values, truth, rtol=within)
@@ -88,7 +88,7 @@ def test_a_simulation_is_that_of_its_seed_and_its_users(graded):
             error = np.sqrt(0.25 / np.count_nonzero(chosen))
             assert abs(log.click[chosen].mean() - chance) < 5 * error
     ordered = simulate_clicks(graded, 50, n_positions=99, scores=-np.arange(graded.n_samples))
-    assert np.array_equal(ordered.row[:30] - ordered.row[0], np.arange(30))
+    assert np.array_equal(ordered.row[:20] - ordered.row[0], np.arange(20))
     with pytest.raises(ParameterError, match="eta"):
         simulate_clicks(graded, eta=-1)
     with pytest.raises(DataError, match="one for each row"):
@@ -149,8 +149,44 @@ def test_lightgbm_learns_what_each_position_adds(graded):
         make_solver("lightgbm-lambdarank", unbiased=True, objective="rank_xendcg").solve(lists)
 
 
+def test_what_is_learned_from_weighted_clicks_is_what_relevance_teaches():
+    parts = load("digits-retrieval", n_queries=100, docs_per_query=20)
+    log = simulate_clicks(parts.train, 50_000, n_positions=20, seed=1)
+    ndcg = {}
+    for name, data in (
+        ("naive", weigh_clicks(log, "none").to_training()),
+        ("weighted", weigh_clicks(log, "interventions").to_training()),
+        ("relevance", parts.train),
+    ):
+        model = make_solver("tree-tron", C=10.0, reduction="mean").solve(data).model
+        test = parts.test
+        ndcg[name] = evaluate(test.relevance, model.predict(test.X), test.qid, "ndcg@10")["ndcg@10"]
+    assert ndcg["naive"] < ndcg["relevance"] - 0.03
+    assert ndcg["weighted"] > ndcg["relevance"] - 0.02
+
+
+def test_the_solution_is_that_of_the_pairs_of_all_clicks():
+    """Of Propensity SVM-Rank, whose pairs are listed here click by click."""
+    rng = np.random.default_rng(0)
+    data = RankingData.from_arrays(
+        rng.normal(size=(12, 3)), np.resize([0, 1], 12), [0] * 6 + [1] * 6
+    )
+    log = simulate_clicks(data, 200, n_positions=6, noise=0.4)
+    propensities = np.arange(1.0, 7) ** -1
+    training = weigh_clicks(log, propensities).to_training()
+    w = make_solver("tree-tron", C=0.01, tol=1e-10).solve(training).model.coef
+    gradient = np.array(w)
+    for row, position, click in zip(log.row, log.position, log.click, strict=True):
+        for other in np.flatnonzero(data.row_query == data.row_query[row]):
+            difference = data.X[row] - data.X[other]
+            if click and other != row:
+                slack = max(0.0, 1 - difference @ w)
+                gradient -= 0.01 * 2 / propensities[position - 1] * slack * difference
+    assert np.abs(gradient).max() < 1e-6
+
+
 def test_metrics_of_a_ranking_are_those_of_the_rates_at_which_users_who_look_click(graded):
-    log = simulate_clicks(graded, 100_000, noise=0.1, n_positions=30, randomised=1.0, seed=1)
+    log = simulate_clicks(graded, 100_000, noise=0.1, n_positions=20, randomised=1.0, seed=1)
     weighed = weigh_clicks(log, "randomised")
     scores = graded.X @ np.linspace(-1, 1, graded.n_features)
     found = weighed.evaluate(scores, ["ips_dcg@10", "snips_dcg@10", "average_rank"])

@@ -34,6 +34,7 @@ def overrides(tmp_path):
 
 
 PRIMARY = {
+    "clicks": "ndcg@10",
     "label_ranking": "kendall_tau",
     "letor": "ndcg@10",
     "multiclass": "top1_error",
@@ -45,6 +46,11 @@ PRIMARY = {
 
 
 SMALLER = {
+    "clicks": [
+        "data.params={n_queries: 20, docs_per_query: 20}",
+        "clicks.simulate.n_sessions=500",
+        *(f"solvers.{number}.params.n_estimators=2" for number in (3, 4, 5)),
+    ],
     "label_ranking": ["data.dataset=wine"],
     "multiclass": ["data.dataset=wine"],
     "quickstart": ["data.params={n_queries: 10, docs_per_query: 20}"],
