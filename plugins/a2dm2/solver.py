@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from rankplug.models import LinearModel
+from rankplug.models import LinearModel, Model, linear_weights
 from rankplug.objectives import TopProblem
 from rankplug.optim.a2dm2 import Iterate, Variant, largest_step, safe_step, splitting
 from rankplug.optim.bracket import Bracket, Certified, Vector
@@ -78,7 +78,8 @@ class A2dm2TopPush(TopSolver):
     name = "a2dm2"
     tags = TopSolver.tags.replace(
         reference="Kadkhodaie et al., Accelerated alternating direction method of multipliers, "
-        "KDD 2015"
+        "KDD 2015",
+        takes_init=True,
     )
     _if_vanishing = "lam1 and lam2 outweigh its loss: lower them"
 
@@ -96,7 +97,7 @@ class A2dm2TopPush(TopSolver):
         """None: what it certifies is that of problem (13), in `_Run`."""
         return None
 
-    def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
+    def _minimise(self, problem: TopProblem, monitor: Monitor, init: Model | None) -> Certified:
         n_rows = len(problem.weight) + int(problem.neg_ptr[-1])
         small = _REGULARISATION * self.lam / n_rows
         split = TopSplit(
@@ -106,6 +107,8 @@ class A2dm2TopPush(TopSolver):
             small if self.lam2 is None else self.lam2,
         )
         run = _Run(self, split, monitor)
+        if init is not None:
+            run.start_at(linear_weights(init))
         try:
             status = run.iterate(self._step(split))
         except Overdue:
@@ -139,13 +142,25 @@ class _Run:
         # Of problem (13), in which w = 0 costs 1, too.
         self._own = Bracket(zero, 1.0, 0.0)
         self._iterate: Bracket[Vector] = Bracket(zero)
+        self._y = self._multiplier = np.zeros(len(split.c))
         self.n_iter = 0
+
+    def start_at(self, w: Vector) -> None:
+        """Start with these weights and multipliers that fit them, see `TopSplit.start`."""
+        split, problem = self._split, self._split.problem
+        x, self._y, self._multiplier = split.start(w)
+        scores = split.scores(x, -self._y)
+        self.bracket.offer(w, problem.value(split.lam, w, *scores))
+        self._own.offer(w, split.value(x, -self._y))
+        of_11, of_13 = split.lower_bounds(x, self._multiplier)
+        self.bracket.raise_bound(of_11)
+        self._own.raise_bound(of_13)
 
     def iterate(self, rho: float) -> _Status:
         """Go on until convergence, the most iterations, or a stop."""
         solver, split = self._solver, self._split
         adaptive = solver.rho is None
-        y = multiplier = np.zeros(len(split.c))
+        y, multiplier = self._y, self._multiplier
         end = _FIRST_REVIEW if adaptive else solver.max_iter
         while True:
             iterates = splitting(

@@ -13,11 +13,12 @@ problem (11). All minimisers are closed, except that of f1 for huge data, by con
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg, optimize, sparse
 
 from rankplug.data import to_dense
 from rankplug.objectives import TopProblem
@@ -28,6 +29,9 @@ Solve: TypeAlias = Callable[[Vector], Vector]
 
 _LARGEST_FACTOR = 3000  # rows of a matrix that is factorised, which takes 72 MB
 _CG_TOLERANCE = 1e-8  # ADMM takes its steps for exact
+_MOST_FITTED = 2**21  # elements of a matrix whose least squares take a fraction of a second
+_BISECTIONS = 60  # as many digits as there are
+_OF_SUMS = 10.0  # weight of a sum that is to be met, beside the columns' elements
 _POWER_STEPS = 30  # enough for a norm that enters a step's length with the power 2/3
 
 
@@ -75,8 +79,7 @@ class TopSplit:
         """``A' v``; one pass over the features."""
         problem, pos, neg = self.problem, v[: self._m], v[self._m :]
         self.n_passes += 1
-        of_t = problem.sum_negatives(neg) - problem.sum_positives(pos)
-        return np.concatenate((problem.combination(pos, neg), of_t))
+        return np.concatenate((problem.combination(pos, neg), self._of_t(v)))
 
     def map_y(self, y: Vector) -> Vector:
         """B is the identity."""
@@ -149,6 +152,61 @@ class TopSplit:
         w_part, t_part = of_x[: self.n_weights], of_x[self.n_weights :]
         of_13 = self._value_f2(y) + float(g @ y) - 0.5 * float(w_part @ w_part) / self.lam
         return bound, of_13 - 0.5 * float(np.sum(t_part**2 / self.lam1))
+
+    def start(self, w: Vector) -> tuple[Vector, Vector, Vector]:
+        """``(w, t)``, y and multipliers to start from: those that are the best for w.
+
+        The multipliers are minus the slopes of f2 at y, less those of ``s <= 0``, which are fitted
+        to ``f1' + A'g = 0`` over the negatives that are nearest to the top. That holds at the
+        minimum, which is so recognised.
+        """
+        problem = self.problem
+        pos, neg = problem.scores(w)
+        self.n_passes += 1
+        low = t = problem.tops(neg)
+        high = np.maximum(np.maximum.reduceat(pos, problem.pos_ptr[:-1]), np.maximum(low, 0.0))
+        for _ in range(_BISECTIONS):  # between the top and where the value rises with t for sure
+            _, g = self._slopes(t, pos, neg)
+            rises = self.lam1 * t + self._of_t(g) > 0.0
+            low, high = np.where(rises, low, t), np.where(rises, t, high)
+            t = 0.5 * (low + high)
+        y, g = self._slopes(t, pos, neg)
+        of_x = self.transposed(g) + np.concatenate((self.lam * w, self.lam1 * t))
+        g[self._m :] -= self._fit_negatives(of_x, y[self._m :])
+        return np.concatenate((w, t)), y, g
+
+    def _slopes(self, t: Vector, pos: Vector, neg: Vector) -> tuple[Vector, Vector]:
+        """The y at these scores, and minus the slopes of f2 there."""
+        y = np.concatenate((self.problem.of_positives(t) - pos, neg - self.problem.of_negatives(t)))
+        g = -self.lam2 * y
+        g[: self._m] -= 2.0 * self.problem.weight * np.maximum(0.0, 1.0 + y[: self._m])
+        return y, g
+
+    def _of_t(self, v: Vector) -> Vector:
+        """The part of ``A' v`` that belongs to t."""
+        problem = self.problem
+        return problem.sum_negatives(v[self._m :]) - problem.sum_positives(v[: self._m])
+
+    def _fit_negatives(self, of_x: Vector, below: Vector) -> Vector:
+        """The ``u >= 0`` of negatives near the top with ``X-'u = -of_w``, and sums ``of_t``."""
+        problem, d = self.problem, self.n_weights
+        sums = np.maximum(of_x[d:], 0.0)
+        u = (below == problem.of_negatives(problem.tops(below))).astype(np.float64)
+        u *= problem.of_negatives(sums / problem.sum_negatives(u))
+        n_near = min(len(u), 2 * len(of_x))
+        if len(of_x) * n_near > _MOST_FITTED:
+            return u
+        near = np.sort(np.argsort(-below, kind="stable")[:n_near])
+        queries = np.arange(problem.n_queries)
+        in_query = (problem.of_negatives(queries)[near] == queries[:, None]).astype(np.float64)
+        rows = to_dense(problem.negatives.take(near).gather()).T
+        weight = _OF_SUMS * max(1.0, float(np.abs(rows).max()))
+        left = np.concatenate((rows, weight * in_query))
+        with suppress(RuntimeError):  # too many iterations: the highest negatives alone then
+            found, _ = optimize.nnls(left, np.concatenate((-of_x[:d], weight * sums)))
+            u[:] = 0.0
+            u[near] = found
+        return u
 
     def _value_f2(self, y: Vector) -> float:
         slack = np.maximum(0.0, 1.0 + y[: self._m])

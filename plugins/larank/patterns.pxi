@@ -143,6 +143,48 @@ cdef class Patterns:
         self.beaten[p], self.room[p] = larger, room
         return 0
 
+    def move_to(self, const double[::1] score not None, double h):
+        """Set the dual variables to those at these scores of a loss that is smoothed by h.
+
+        In each pattern they are the projection of ``(margin - (s_own - s)) / h`` onto the feasible
+        ones, which are not negative and have a sum of at most the bound.
+        """
+        cdef int64_t p, q, i, n
+        cdef double own, value, total, shift, before
+        cdef Beaten *beaten
+        self.n_support = self.n_vectors = 0
+        with nogil:
+            for p in range(self.n_patterns):
+                self.size[p] = n = 0
+                own, total = score[self.item[self.own[p]]], 0.0
+                for q in range(self.begin[p], self.end[p]):
+                    value = (self.margin(p, q) - own + score[self.item[q]]) / h
+                    if value > 0.0:
+                        if n == self.room[p]:
+                            self.make_room(p)
+                        self.beaten[p][n].position, self.beaten[p][n].alpha = q, value
+                        total += value
+                        n += 1
+                beaten = self.beaten[p]
+                shift = 0.0
+                while total - n * shift > self.bound[p]:  # those that would be negative go
+                    before, shift = shift, (total - self.bound[p]) / n
+                    i = 0
+                    while i < n:
+                        if beaten[i].alpha <= shift:
+                            total -= beaten[i].alpha
+                            n -= 1
+                            beaten[i] = beaten[n]
+                        else:
+                            i += 1
+                    if shift <= before:
+                        break
+                for i in range(n):
+                    beaten[i].alpha -= shift
+                self.size[p] = n
+                self.n_support += n > 0
+                self.n_vectors += n + (n > 0)
+
     def net(self, double[::1] beta not None):
         """Write the sum of the betas of each item over all patterns."""
         cdef int64_t p, i

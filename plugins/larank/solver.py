@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from rankplug.models import Model
+from rankplug.exceptions import ParameterError
+from rankplug.kernels import Kernel
+from rankplug.models import KernelModel, Model
+from rankplug.optim.bracket import Vector
 from rankplug.parameters import Count, Integer, Positive
 from rankplug.solver import Data, KernelSolver, Monitor, Objective, SolverResult, Status
 from rankplug.system.interruption import interrupted
@@ -23,6 +28,7 @@ _MOST_EPOCHS = 1000  # the default's meaning of "until converged"
 _SHRUNK = 0.1  # of the mean gap: below it the cyclic schedule passes over a pattern for an epoch
 _PATIENCE = 100  # epochs of the cyclic schedule, after which it should have closed the gap by
 _PROGRESS = 0.5  # half of it
+_DECADES = 6  # of the smoothing of a start, from where hardly a dual variable is at its bound
 _MOST_SWEEPS = 10  # over the others in one epoch, as their gaps grow old
 
 
@@ -69,6 +75,11 @@ class LaRank(KernelSolver):
         document, and the optimum of noisy documents is w = 0; "pairs" lists them.
     margin : "unit" or "graded", default="unit"
         ``margin_ab``: 1, or the difference of the relevance of a and b.
+    online : bool, default=False
+        Whether `init` is what was learnt of other rows, as in `Ranker.partial_fit`, and stays a
+        part of the model: ``|w - w_init|^2`` then stands for ``|w|^2``, as if the dual variables
+        of those rows were kept as they are. Of `epochs` the default is 1. Without it, `init` is
+        where to start: from the dual variables that a smoothed loss has at its scores.
     random_state : int, optional
         Seed of the order of visits, in place of the one given to `solve`.
 
@@ -102,6 +113,8 @@ class LaRank(KernelSolver):
     tags = KernelSolver.tags.replace(
         problem="min 1/2 |w|^2 + C sum over patterns of max(0, max_b margin_ab - (s_a - s_b))",
         reference="Bordes, Bottou, Gallinari and Weston, LaRank, ICML 2007",
+        takes_init=True,
+        online=True,
     )
     iteration_limit = "epochs"
     _if_vanishing = (
@@ -115,6 +128,7 @@ class LaRank(KernelSolver):
     cache_mb: Positive = 500.0
     patterns: Literal["auto", "items", "pairs"] = "auto"
     margin: Literal["unit", "graded"] = "unit"
+    online: bool = False
     random_state: Annotated[int, Integer(0)] | None = None
 
     def describe_objective(self) -> Objective:
@@ -162,17 +176,45 @@ class LaRank(KernelSolver):
         at_zero = np.zeros(data.n_samples * layout.n_channels)
         monitor.objective_of_zero, _ = patterns.evaluate(at_zero, np.empty(patterns.n_patterns))
         weights: Weights
+        base = init if self.online else None
+        if base is not None:
+            monitor.objective_of_zero = None  # nothing new may be the best
         if self.kernel == "linear":
-            weights = LinearWeights(data, layout)
+            weights = LinearWeights(data, layout, patterns, base)
         else:
             kernel, many_steps = self._make_kernel(data), self.schedule == "adaptive"
+            if isinstance(base, KernelModel):
+                kernel = self._same_kernel(base.kernel, kernel)
             weights = KernelWeights(
-                data.X, data.labels, layout, patterns, kernel, self.cache_mb, many_steps
+                data.X, data.labels, layout, patterns, kernel, self.cache_mb, many_steps, base
             )
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)
         ascent = _Ascent(layout, patterns, weights, self.schedule, rng)
-        return ascent.run(self.tol, self.epochs or _MOST_EPOCHS, monitor)
+        if init is not None and base is None:
+            largest = self.C * float(layout.weight.max())
+            ascent.start_at(np.asarray(init.predict(data.X)).ravel(), largest)
+        return ascent.run(self.tol, self.epochs or (1 if self.online else _MOST_EPOCHS), monitor)
+
+    def _same_kernel(self, known: Kernel, own: Kernel) -> Kernel:
+        """The kernel of the model to go on from, whose gamma the default is.
+
+        Raises
+        ------
+        ParameterError
+            If the parameters say another one.
+        """
+        if self.gamma is None:
+            own = replace(own, gamma=known.gamma)
+        if own != known:
+            raise ParameterError(f"larank goes on with the kernel of init, {known}, not with {own}")
+        return known
+
+    @override
+    def _warn_of_no_convergence(self, result: SolverResult) -> None:
+        """Nothing, of an online algorithm whose epochs are over."""
+        if not self.online or result.status != "max_iter":
+            super()._warn_of_no_convergence(result)
 
 
 class _Ascent:
@@ -209,6 +251,27 @@ class _Ascent:
         self._primal = np.inf
         self._dual = 0.0
         self._certified = True
+
+    def start_at(self, scores: Vector, largest: float) -> None:
+        """Start with the dual variables at a model's scores of the smoothed loss.
+
+        Were it smoothed by ``h/2`` times the sum of their squares, they would be projections of
+        ``(margin - (s_own - s)) / h``. Of some h, the one of the highest dual objective counts.
+        """
+        spread = 1.0 + float(np.ptp(scores))
+        best, start = 0.0, np.inf
+        for h in spread / largest * np.logspace(0, -_DECADES, _DECADES + 1):
+            if interrupted():
+                break
+            self._move_to(scores, h)
+            if self._dual > best:
+                best, start = self._dual, h
+        self._move_to(scores, start)
+
+    def _move_to(self, scores: Vector, h: float) -> None:
+        self._patterns.move_to(scores, h)
+        self._weights.recompute()
+        self._evaluate()
 
     def run(self, tol: float, most_epochs: int, monitor: Monitor) -> SolverResult:
         """Ascend, and certify what was reached, unless interrupted where that takes long."""
@@ -272,6 +335,7 @@ class _Ascent:
     def _evaluate(self) -> None:
         loss, linear = self._patterns.evaluate(self._weights.of_items(), self._gap_of)
         half = 0.5 * self._weights.squared_norm()
+        linear -= self._weights.product_with_base()
         self._primal, self._dual = half + loss, linear - half
 
     @property

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix, concatenate_ranges, n_stored
+from rankplug.data import LabelRankingData, Matrix, concatenate_ranges, n_stored, stack_rows
+from rankplug.exceptions import ParameterError
 from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
-from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model, linear_weights
 from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
@@ -30,13 +31,17 @@ _PRODUCTS_OF_A_KERNEL = 50.0  # that its exponential or power takes as long as, 
 class LinearWeights:
     """Explicit weights: a vector for each label, or one for all documents.
 
-    All scores cost no more than a pass over the features, and no kernel is evaluated.
+    All scores cost no more than a pass over the features, and no kernel is evaluated. With a base,
+    a model of other rows, the weights are its and what the patterns add to them.
     """
 
     n_evaluations = n_certificate_evaluations = 0
 
-    def __init__(self, data: Data, layout: Layout) -> None:
+    def __init__(
+        self, data: Data, layout: Layout, patterns: fast.Patterns, base: Model | None
+    ) -> None:
         self._data = data
+        self._layout, self._patterns = layout, patterns
         self._sparse = sparse.issparse(data.X)
         norms = squared_norms(data.X)
         check_squares(norms)
@@ -44,6 +49,20 @@ class LinearWeights:
         self.scores = kind(layout.item, layout.group_ptr, layout.n_channels, norms, data.X)
         of_group = n_stored(data.X) / data.n_samples * np.diff(layout.group_ptr)
         self._work = _READS_OF_A_VISIT * of_group[layout.group]
+        self._base: NDArray[np.float64] | None = None
+        if base is not None:
+            weights = linear_weights(base).reshape(layout.n_channels, -1)
+            self._base = np.ascontiguousarray(weights.T if self._sparse else weights)
+            np.asarray(self.scores.weights)[:] = self._base
+
+    def recompute(self) -> None:
+        """Make the weights from the dual variables."""
+        net = np.empty((self._data.n_samples, self._layout.n_channels))
+        self._patterns.net(net.ravel())
+        W, weights = np.asarray(self._data.X.T @ net), np.asarray(self.scores.weights)
+        weights[:] = W if self._sparse else W.T
+        if self._base is not None:
+            weights += self._base
 
     @property
     def n_passes(self) -> float:
@@ -61,8 +80,17 @@ class LinearWeights:
         return np.ascontiguousarray(X @ self._by_feature(), dtype=np.float64).ravel()
 
     def squared_norm(self) -> float:
-        """Squared norm of the weights."""
-        return float(np.vdot(self.scores.weights, self.scores.weights))
+        """Squared norm of what the patterns have made of the weights."""
+        own = self._own()
+        return float(np.vdot(own, own))
+
+    def product_with_base(self) -> float:
+        """Inner product of that with the base, 0 without one."""
+        return 0.0 if self._base is None else float(np.vdot(self._own(), self._base))
+
+    def _own(self) -> NDArray[np.float64]:
+        weights = np.asarray(self.scores.weights)
+        return weights if self._base is None else weights - self._base
 
     def model(self, *, last: bool = False) -> Model:
         """The model with these weights; the last one is no copy of them."""
@@ -95,8 +123,19 @@ class KernelWeights:
         kernel: Kernel,
         cache_mb: float,
         many_steps: bool,
+        base: Model | None,
     ) -> None:
         self._X = X
+        self._base: KernelModel | None = None
+        self._of_base: NDArray[np.float64] | None = None
+        if base is not None:
+            if not isinstance(base, KernelModel):
+                raise ParameterError(
+                    f"larank with kernels goes on from a model with kernels, not of kind "
+                    f"{base.kind!r}: take kernel='linear', or leave out init"
+                )
+            self._base = base
+            self._of_base = base.predict(X).reshape(X.shape[0], -1).T
         self._labels = labels
         self._layout = layout
         self._patterns = patterns
@@ -122,6 +161,16 @@ class KernelWeights:
         self._growing = True
         self._others_are_old = False
         self.n_certificate_evaluations = 0
+
+    def recompute(self) -> None:
+        """Make the scores of all rows from the dual variables."""
+        if self._growing:
+            self._add_columns(np.arange(min(self._chunk_rows, self._X.shape[0])), keep=True)
+            self._add_all_columns()
+            self._growing = False
+        self.scores.n_columns = 0
+        self._make_others_anew()
+        self.scores.n_columns = self._cache.n_columns
 
     @property
     def n_passes(self) -> float:
@@ -160,8 +209,13 @@ class KernelWeights:
         return np.ascontiguousarray(self._scores[:, self._cache.column].T).ravel()
 
     def squared_norm(self) -> float:
-        """Squared norm of the weights."""
-        return float(np.vdot(self._net(), self.of_items().reshape(self._X.shape[0], -1)))
+        """Squared norm of what the patterns have made of the weights."""
+        whole = float(np.vdot(self._net(), self.of_items().reshape(self._X.shape[0], -1)))
+        return whole if self._of_base is None else whole - self.product_with_base()
+
+    def product_with_base(self) -> float:
+        """Inner product of that with the base, 0 without one."""
+        return 0.0 if self._of_base is None else float(np.vdot(self._net(), self._of_base.T))
 
     def model(self, *, last: bool = False) -> Model:
         """The model with these weights."""
@@ -169,10 +223,13 @@ class KernelWeights:
         used = np.flatnonzero(net.any(axis=1))
         if len(used) == 0:
             used = np.arange(1)
-        dual = net[used]
+        dual, rows = net[used], self._X[used]
+        if self._base is not None:
+            dual = np.concatenate((self._base.dual_coef.reshape(-1, dual.shape[1]), dual))
+            rows = stack_rows([self._base.support, rows])
         if self._labels is None:
-            return KernelModel(self._kernel, self._X[used], dual.ravel())
-        return KernelModel(self._kernel, self._X[used], dual, self._labels)
+            return KernelModel(self._kernel, rows, dual.ravel())
+        return KernelModel(self._kernel, rows, dual, self._labels)
 
     def _chunks(self, order: Indices, gap: Vector) -> Iterator[tuple[Indices, Indices]]:
         """Patterns, whole groups of them, and the rows that they need."""
@@ -199,7 +256,14 @@ class KernelWeights:
         net = self._net()[self._cache.samples]
         values = self._cache.extend(rows, keep=keep)
         self._scores[:, before : self._cache.n_columns] = net.T @ values.T
+        self._add_base(before)
         self.scores.n_columns = self._cache.n_columns
+
+    def _add_base(self, begin: int, end: int | None = None) -> None:
+        """Add the base's scores in these columns."""
+        if self._of_base is not None:
+            columns = slice(begin, self._cache.n_columns if end is None else end)
+            self._scores[:, columns] += self._of_base[:, self._cache.samples[columns]]
 
     def _forget_columns(self) -> None:
         """Forget the rows of groups without a support pattern."""
@@ -224,6 +288,7 @@ class KernelWeights:
         values = self._cache.rows[self._cache.place[new], :n_columns]
         net = self._net()[self._cache.samples[:n_columns]]
         self._scores[:, n_columns : n_columns + len(new)] = net.T @ values.T
+        self._add_base(n_columns, n_columns + len(new))
         self.scores.n_columns = n_columns + len(new)
 
     def _make_others_anew(self) -> None:
@@ -232,6 +297,7 @@ class KernelWeights:
         net = self._net()
         support = np.flatnonzero(net.any(axis=1))
         self._scores[:, others] = 0.0
+        self._add_base(self.scores.n_columns)
         for begin in range(0, len(support), self._chunk_rows):
             part = support[begin : begin + self._chunk_rows]
             values = self._cache.rows[self._cache.fetch(part), others]

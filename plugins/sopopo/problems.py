@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankplug.data import LabelRankingData, Matrix, RankingData, n_stored
+from rankplug.exceptions import ParameterError
 from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
-from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model, linear_weights
 from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
@@ -70,6 +71,18 @@ class _Linear:
         """A copy of what `model` needs."""
         return (self.weights.copy(),)
 
+    def point_of(self, model: Model) -> Point | None:
+        """What `model` would need to make this one; None if it is not linear."""
+        try:
+            weights = linear_weights(model)
+        except ParameterError:
+            return None
+        return (self._arrange(weights),)
+
+    def _arrange(self, weights: Vector) -> NDArray[np.float64]:
+        """Weights that stand label by label, as the compiled epochs take them."""
+        return weights
+
 
 class LinearLabels(_Linear):
     """Label ranking with one weight vector a label.
@@ -87,11 +100,11 @@ class LinearLabels(_Linear):
         weights = np.zeros(shape[::-1] if self._sparse else shape)
         super().__init__(data, weights, 2.0 * data.n_labels * _mean_size(data.X))
         self._labels = data.labels
-        self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
+        self.incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
         norms = squared_norms(data.X)
         check_squares(norms)
         self.graphs = _dual_graphs(
-            graphs, self._incidence.offset, data.relevance.ravel(), bound, norms[graphs.group]
+            graphs, self.incidence.offset, data.relevance.ravel(), bound, norms[graphs.group]
         )
 
     def scores(self) -> Vector:
@@ -99,6 +112,10 @@ class LinearLabels(_Linear):
         self.n_passes += 1
         weights = self.weights if self._sparse else self.weights.T
         return np.ascontiguousarray(self._X @ weights, dtype=np.float64).ravel()
+
+    def _arrange(self, weights: Vector) -> NDArray[np.float64]:
+        coef = weights.reshape(len(self._labels), -1)
+        return np.ascontiguousarray(coef.T if self._sparse else coef)
 
     def model(self, point: Point) -> Model:
         """The model at an earlier point."""
@@ -108,7 +125,7 @@ class LinearLabels(_Linear):
     def recompute(self) -> None:
         """Make the weights again from the dual variables, without what rounding has added."""
         self.n_passes += 1
-        W = self._X.T @ self._incidence.net(self.graphs.dual).reshape(self._n_groups, -1)
+        W = self._X.T @ self.incidence.net(self.graphs.dual).reshape(self._n_groups, -1)
         self.weights = np.ascontiguousarray(W if self._sparse else W.T, dtype=np.float64)
 
 
@@ -125,11 +142,11 @@ class KernelLabels:
         self._data = data
         self._kernel = kernel
         self._cache = KernelCache(kernel, data.X, cache_mb)
-        self._incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
+        self.incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
         diagonal = kernel.diagonal(data.X)
         check_squares(diagonal)
         self.graphs = _dual_graphs(
-            graphs, self._incidence.offset, data.relevance.ravel(), bound, diagonal[graphs.group]
+            graphs, self.incidence.offset, data.relevance.ravel(), bound, diagonal[graphs.group]
         )
         self.weights = np.zeros((data.n_labels, data.n_samples))
 
@@ -166,6 +183,9 @@ class KernelLabels:
         """A copy of what `model` needs."""
         return (self._net(),)
 
+    def point_of(self, model: Model) -> None:
+        """None: rows of other data, which a model may hold, make no point."""
+
     def model(self, point: Point) -> Model:
         """The model at an earlier point."""
         (net,) = point
@@ -187,7 +207,7 @@ class KernelLabels:
             self.weights += net[part].T @ self._cache.rows[self._cache.fetch(part)]
 
     def _net(self) -> NDArray[np.float64]:
-        return self._incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
+        return self.incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
 
 
 class LinearQueries(_Linear):
@@ -199,7 +219,7 @@ class LinearQueries(_Linear):
     def __init__(self, data: RankingData, graphs: Graphs, bound: Vector) -> None:
         work = 2.0 * _mean_size(data.X) * np.diff(graphs.member_ptr[graphs.group_ptr])
         super().__init__(data, np.zeros(data.n_features), work)
-        self._incidence = _Incidence(graphs, data.query_ptr)
+        self.incidence = _Incidence(graphs, data.query_ptr)
         curvature = graph_curvatures(data.X, graphs, data.query_ptr)
         check_squares(curvature)
         self.graphs = _dual_graphs(graphs, data.query_ptr, data.relevance, bound, curvature)
@@ -216,7 +236,7 @@ class LinearQueries(_Linear):
     def recompute(self) -> None:
         """Make the weights again from the dual variables, without what rounding has added."""
         self.n_passes += 1
-        self.weights = np.asarray(self._X.T @ self._incidence.net(self.graphs.dual), dtype=float)
+        self.weights = np.asarray(self._X.T @ self.incidence.net(self.graphs.dual), dtype=float)
 
 
 DualProblem: TypeAlias = LinearLabels | KernelLabels | LinearQueries
@@ -234,6 +254,12 @@ class _Incidence:
         self.offset = offset
         self._item = np.repeat(offset[graphs.group], sizes) + graphs.member
         self._is_better = graphs.is_better
+        self.largest_weight = float(graphs.weight.max(initial=0.0))
+
+    def signed(self, values: Vector) -> Vector:
+        """A value of each item, for all members of the graphs; B's negative."""
+        own = values[self._item]
+        return np.where(self._is_better, own, np.negative(own))
 
     def net(self, dual: Vector) -> Vector:
         """The sums, of shape (n_items,)."""

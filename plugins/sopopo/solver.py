@@ -26,6 +26,8 @@ from rankplug_plugins.sopopo.problems import (
 
 _STEPS = 8  # epochs behind an extrapolation, each of which keeps a copy of the dual variables
 _MOST_VALUES = 2**26  # of all dual vectors kept: 512 MB
+_DECADES = 6  # of the smoothing of a start, from where hardly a dual variable is at its bound
+_TINY = float(np.finfo(np.float64).tiny)
 _RIDGE = 1e-10  # share of the trace: steps of a converging sequence are nearly parallel
 
 
@@ -98,6 +100,7 @@ class Sopopo(KernelSolver):
     tags = KernelSolver.tags.replace(
         problem="min 1/2 |W|^2 + C sum over graphs A x B of [max_A (g - s) + max_B (s - g)]_+",
         reference="Shalev-Shwartz and Singer, Label Ranking by Soft Projections, JMLR 7 (2006)",
+        takes_init=True,
     )
     iteration_limit = "max_epochs"
     _if_vanishing = (
@@ -144,7 +147,10 @@ class Sopopo(KernelSolver):
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
         problem = self._problem(data)
-        result = _Ascent(problem, self.tol, self.shrinking).run(self.max_epochs, monitor, rng)
+        ascent = _Ascent(problem, self.tol, self.shrinking)
+        if init is not None:
+            ascent.start_at(init, data, self.C)
+        result = ascent.run(self.max_epochs, monitor, rng)
         monitor.objective_of_zero = problem.graphs.loss(np.zeros(data.relevance.size), np.inf)
         return result
 
@@ -183,6 +189,35 @@ class _Ascent:
         self._shrinking = shrinking
         self._margin = np.inf
         self._bracket: Bracket[Point] = Bracket(problem.point())
+
+    def start_at(self, model: Model, data: Data, C: float) -> None:
+        """Start with a model's weights, if they are explicit, and dual variables of its scores.
+
+        Were the loss smoothed by ``h/2`` times the sum of their squares, the dual variables at
+        these scores would be soft projections of ``(g - s) / h`` over A and ``(s - g) / h`` over
+        B. Of some h, and shares of what they give, the one of the highest dual objective counts.
+        """
+        problem, scores = self._problem, np.asarray(model.predict(data.X)).ravel()
+        point = problem.point_of(model)
+        if point is not None:
+            half = 0.5 * float(np.vdot(point[0], point[0]))
+            self._bracket.offer(point, half + problem.graphs.loss(scores, np.inf))
+        slack = problem.incidence.signed(data.relevance.ravel() - scores)
+        largest = np.abs(slack).max(initial=0.0) / (C * problem.incidence.largest_weight)
+        best, best_dual = _dual_objective(problem), np.array(problem.graphs.dual)
+        for h in largest * np.logspace(0, -_DECADES, _DECADES + 1):
+            if h <= 0.0 or interrupted():
+                break
+            problem.graphs.move_to(slack / h)
+            problem.recompute()
+            share = min(1.0, problem.graphs.linear() / max(problem.squared_norm(), _TINY))
+            problem.graphs.move_to(share * np.asarray(problem.graphs.dual))
+            problem.recompute()
+            value = _dual_objective(problem)
+            if value > best:
+                best, best_dual = value, np.array(problem.graphs.dual)
+        np.asarray(problem.graphs.dual)[:] = best_dual
+        problem.recompute()
 
     def run(self, max_epochs: int, monitor: Monitor, rng: np.random.Generator) -> SolverResult:
         """Ascend, and certify what was reached."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rankplug.exceptions import ParameterError
-from rankplug.models import LinearModel
+from rankplug.models import LinearModel, Model
 from rankplug.objectives import TopProblem
 from rankplug.optim.bracket import Certified
 from rankplug.parameters import Count
@@ -69,7 +69,7 @@ class TopPush(TopSolver):
     def _top_k(self) -> int:
         return self.top_k
 
-    def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
+    def _minimise(self, problem: TopProblem, monitor: Monitor, init: Model | None) -> Certified:
         method = alm_newton if self.method == "alm-newton" else accelerated_gradient
         report = monitor.report_weights(LinearModel)
         return method(problem, self.lam, tol=self.tol, max_iter=self.max_iter, report=report)

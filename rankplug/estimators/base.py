@@ -253,6 +253,25 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
                 "is None"
             )
 
+    def _online_solver(self) -> Solver:
+        """The solver of `partial_fit`.
+
+        Raises
+        ------
+        AttributeError
+            If it learns from all rows at once: then there is no `partial_fit`.
+        """
+        try:
+            solver = self._new_solver()
+        except RankplugError as error:
+            raise AttributeError(str(error)) from None
+        if not solver.tags.online:
+            raise AttributeError(
+                f"{solver.name} learns from all rows at once, so that it has no partial_fit: take "
+                "'larank', which learns online, or fit with init"
+            )
+        return solver.set_params(online=True)
+
     def _train(self, solver: Solver, data: Data, held_out: Sequence[Data], **others: Any) -> Self:
         """Train, and keep what comes of it; `others` are further arguments of `Solver.solve`.
 

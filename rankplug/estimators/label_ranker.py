@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import LabelRankingData, Preferences, Task, read_preferences, real_vector, tables
@@ -40,6 +41,9 @@ class LabelRanker(SolverEstimator):
 
     __metadata_request__fit = dict.fromkeys(
         ("ranks", "orders", "eval_set", "init", "callbacks", "verbose"), True
+    )
+    __metadata_request__partial_fit = dict.fromkeys(
+        ("classes", "ranks", "orders", "callbacks", "verbose"), True
     )
     __metadata_request__score = {"sample_weight": True}
 
@@ -95,8 +99,9 @@ class LabelRanker(SolverEstimator):
             it by the last of several.
         init : Model, SolverResult, fitted ranker, str or Path, optional
             An earlier model, or its folder, from which to go on: linear solvers start at its
-            weights, boosted trees are added to its trees (`n_estimators` more, in a model that
-            holds all). The other solvers refuse it.
+            weights, "sopopo", "larank" and "a2dm2" at dual variables made of its scores; boosted
+            trees are added to its trees (`n_estimators` more, in a model that holds all). The
+            other solvers refuse it.
         callbacks : list of callable, optional
             Each is called after each iteration with a `rankplug.solver.Progress`, whose ``str`` is
             a line that tells it; training stops where one returns True. Their errors come through.
@@ -110,9 +115,49 @@ class LabelRanker(SolverEstimator):
         """
         solver, init = self._new_solver(), model_to_go_on_from(init)
         callback, sets = make_callback(callbacks, verbose), validation_sets(eval_set)
+        data = self._first_data(X, Y, None, ranks, orders)
+        held_out = [self._data(*one[:2], data) for one in sets]
+        return self._train(solver, data, held_out, init=init, callback=callback)
+
+    @available_if(SolverEstimator._online_solver)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        classes: Any = None,
+        ranks: bool | None = None,
+        orders: bool | None = None,
+        callbacks: Any = None,
+        verbose: bool | int = False,
+    ) -> Self:
+        """Learn from new rows alone, on top of what was learnt before.
+
+        As `Ranker.partial_fit`, of label rankers with online solvers ("larank"); the other
+        parameters are those of `fit`.
+
+        Parameters
+        ----------
+        classes : sequence, optional
+            All labels, for the first call, if its rows do not name them all. Later calls, and those
+            after `fit` and `from_model`, know them.
+        """
+        solver, callback = self._online_solver(), make_callback(callbacks, verbose)
+        model = getattr(self, "model_", None)
+        if model is None:
+            data = self._first_data(X, Y, classes, ranks, orders)
+        else:
+            data = self._with_target(self._features(X), self._target(Y), model)
+        return self._train(solver, data, [], init=model, callback=callback)
+
+    def _first_data(
+        self, X: Any, Y: Any, labels: Any, ranks: bool | None, orders: bool | None
+    ) -> LabelRankingData:
+        """The data of a first training; what they say of labels and targets is kept."""
         self._require_target(Y)
         features = self._features(X, reset=True)
-        target = read_preferences(Y, ranks=ranks, orders=orders)
+        known = None if labels is None else np.asarray(labels)
+        target = read_preferences(Y, known=known, ranks=ranks, orders=orders)
         data = self._with_target(features, target)
         self.ranks_, self.orders_ = bool(ranks), orders
         self.labels_ = data.labels
@@ -123,8 +168,7 @@ class LabelRanker(SolverEstimator):
                 raise DataError(f"Y has 1 class only, {only!r}: at least two are needed to rank")
         elif hasattr(self, "classes_"):
             del self.classes_
-        held_out = [self._data(*one[:2], data) for one in sets]
-        return self._train(solver, data, held_out, init=init, callback=callback)
+        return data
 
     def rank(self, X: Any) -> NDArray[np.int64]:
         """Rank of each label for each row, 1 = best; labels with equal scores keep their order.

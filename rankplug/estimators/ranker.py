@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from rankplug.data import QueryWeight, RankingData, Task, rank_in_queries, tables
@@ -76,6 +77,9 @@ class Ranker(SolverEstimator):
         ),
         True,
     )
+    __metadata_request__partial_fit = dict.fromkeys(
+        ("qid", "group", "sample_weight", "callbacks", "verbose"), True
+    )
     __metadata_request__score = {"qid": True, "sample_weight": True}
 
     def __init__(
@@ -131,8 +135,9 @@ class Ranker(SolverEstimator):
             Query ids of the validation data.
         init : Model, SolverResult, fitted ranker, str or Path, optional
             An earlier model, or its folder, from which to go on: linear solvers start at its
-            weights, boosted trees are added to its trees (`n_estimators` more, in a model that
-            holds all). The other solvers refuse it.
+            weights, "sopopo", "larank" and "a2dm2" at dual variables made of its scores; boosted
+            trees are added to its trees (`n_estimators` more, in a model that holds all). The
+            other solvers refuse it.
         callbacks : list of callable, optional
             Each is called after each iteration with a `rankplug.solver.Progress`, whose ``str`` is
             a line that tells it; training stops where one returns True. Their errors come through.
@@ -153,17 +158,42 @@ class Ranker(SolverEstimator):
         }
         data = self._data(X, y, qid, group=group, **weights)
         if qid is None and group is None and not (has_queries(X) or solver.tags.one_query):
-            warn_caller(
-                f"neither qid nor group is given: all {data.n_samples} rows are ranked as one "
-                "query. If they belong to several, pass qid=... or a table with a column 'qid'; "
-                f"if they are one, say so by group=[{data.n_samples}]",
-                DataWarning,
-            )
+            _warn_of_one_query(data)
         self.n_queries_in_ = data.n_queries
         if data.n_queries > 1:
             _warn_of_unknown_queries(sets)
         held_out = [self._data(*one, like=data) for one in sets]
         return self._train(solver, data, held_out, init=init, callback=callback)
+
+    @available_if(SolverEstimator._online_solver)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        callbacks: Any = None,
+        verbose: bool | int = False,
+    ) -> Self:
+        """Learn from new queries alone, on top of what was learnt before.
+
+        Only rankers of online solvers ("larank") have it. The model of earlier calls, of `fit`, or
+        of `from_model` stays a part of the new one, and the rows of earlier calls are not needed:
+        each call solves ``min 1/2 |w - w_before|^2 + C sum of losses of the new rows``, by default
+        in one epoch. That is the paper's online algorithm, whose earlier dual variables stay as
+        they are. Parameters and errors are those of `fit`; the columns must be those of the first
+        call.
+        """
+        solver, callback = self._online_solver(), make_callback(callbacks, verbose)
+        model = getattr(self, "model_", None)
+        weights = {"sample_weight": sample_weight}
+        data = self._data(X, y, qid, like=model, group=group, **weights)
+        if qid is None and group is None and not has_queries(X):
+            _warn_of_one_query(data)
+        self.n_queries_in_ = data.n_queries
+        return self._train(solver, data, [], init=model, callback=callback)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of `X`, in their order; higher is better.
@@ -422,6 +452,15 @@ class Ranker(SolverEstimator):
         qid = column if qid is None else qid
         data = RankingData.from_arrays(features, y, qid, **self._reading(like), **given)
         return data if self._names() is not None else data.with_facts(feature_names=None)
+
+
+def _warn_of_one_query(data: RankingData) -> None:
+    warn_caller(
+        f"neither qid nor group is given: all {data.n_samples} rows are ranked as one query. If "
+        "they belong to several, pass qid=... or a table with a column 'qid'; if they are one, say "
+        f"so by group=[{data.n_samples}]",
+        DataWarning,
+    )
 
 
 def _warn_of_unknown_queries(sets: list[tuple[Any, Any, Any]]) -> None:

@@ -164,8 +164,8 @@ class Solver(Declared, ABC):
             metric is the solver's `eval_metric`, if it has one, else ndcg@10, or kendall_tau of
             labels; pairwise_accuracy where the labels are no gains.
         init : SolverResult or Model, optional
-            Where to start, for solvers tagged `warm_start`; what to add to, for those tagged
-            `continues`, which leave it as it is and return a model that holds both.
+            Where to start, for solvers tagged `warm_start` or `takes_init`; what to add to, for
+            those tagged `continues`, which leave it as it is and return a model that holds both.
         callback : callable, optional
             Called with a `Progress` after each iteration; a true return value stops. Its errors
             end the call.

@@ -360,8 +360,8 @@ class TopSolver(IterativeSolver):
         return {"lam": decades_down(1.0 if data is None else largest_squared_norm(data))}
 
     @abstractmethod
-    def _minimise(self, problem: TopProblem, monitor: Monitor) -> Certified:
-        """Bracket the minimum."""
+    def _minimise(self, problem: TopProblem, monitor: Monitor, init: Model | None) -> Certified:
+        """Bracket the minimum, from a model if there is one."""
 
     def _top_k(self) -> int | None:
         """How many of the highest negatives count; None if the solver has no such parameter."""
@@ -391,7 +391,7 @@ class TopSolver(IterativeSolver):
     ) -> SolverResult:
         assert isinstance(data, RankingData)
         problem = make_top_problem(data, self.threshold, self.scope, self._top_k() or 1)
-        found = self._minimise(problem, monitor)
+        found = self._minimise(problem, monitor, init)
         bracket = found.bracket
         return SolverResult(
             model=LinearModel(bracket.w),

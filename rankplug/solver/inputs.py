@@ -104,7 +104,7 @@ def initial_model(
     """
     if init is None:
         return None
-    if not (tags.warm_start or tags.continues):
+    if not (tags.warm_start or tags.takes_init or tags.continues):
         raise ParameterError(
             f"{name} cannot start from an earlier result, as its method always begins anew: "
             "leave out init, or take a solver that goes on, such as 'tree-tron' from a linear "

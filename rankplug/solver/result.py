@@ -41,6 +41,12 @@ class SolverTags:
         Its results carry a certified duality gap.
     warm_start : bool
         `Solver.solve` can start from an earlier result or model.
+    takes_init : bool
+        `Solver.solve` can start from any model that scores such data, of which it makes what its
+        method needs; paths and searches begin anew at each C.
+    online : bool
+        Has a parameter `online`, with which ``init`` stands for rows seen before: it can learn
+        from new ones alone.
     continues : bool
         `Solver.solve` can add to an earlier model, which stays as it is, as boosted trees do.
     kernel : bool
@@ -74,6 +80,8 @@ class SolverTags:
     sparse: bool = True
     duality_gap: bool = False
     warm_start: bool = False
+    takes_init: bool = False
+    online: bool = False
     continues: bool = False
     kernel: bool = False
     one_query: bool = False

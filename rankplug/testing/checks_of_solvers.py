@@ -192,12 +192,13 @@ def tells_max_iter(case: Case) -> None:
 
 
 def starts_warm(case: Case) -> None:
-    """A solver that starts at its solution finds it again, in no more iterations."""
+    """A solver that starts at its solution finds it again; a warm start saves iterations."""
     problem, tight = case.problem(), case.tight()
     cold = tight.solve(problem.data())
     for init in (cold, cold.model):
         warm = tight.solve(problem.data(), init=init)
-        assert warm.n_iter <= cold.n_iter, f"{warm.n_iter} iterations, {cold.n_iter} before"
+        if case.solver.tags.warm_start:
+            assert warm.n_iter <= cold.n_iter, f"{warm.n_iter} iterations, {cold.n_iter} before"
         if case.solver.tags.exact:
             assert_close(predict(warm, problem), predict(cold, problem))
     narrow = problem.data(problem.X[:, :3])

@@ -79,6 +79,10 @@ def _has_weights(case: Case) -> bool:
     return case.solver.tags.exact and case.task == "query-document"
 
 
+def _starts_from_models(case: Case) -> bool:
+    return case.solver.tags.warm_start or case.solver.tags.takes_init
+
+
 _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.states_name_and_tags, _always),
     (solvers.copies_are_equal, _always),
@@ -96,9 +100,9 @@ _CONTRACT: tuple[tuple[Check, Condition], ...] = (
     (solvers.stops_for_the_callback, _always),
     (solvers.stops_for_the_time_limit, _always),
     (solvers.tells_max_iter, lambda case: case.has("tol", case.solver.iteration_limit)),
-    (solvers.starts_warm, lambda case: case.solver.tags.warm_start),
+    (solvers.starts_warm, _starts_from_models),
     (solvers.adds_to_a_model, lambda case: case.solver.tags.continues),
-    (solvers.refuses_init, lambda case: not case.solver.tags.warm_start),
+    (solvers.refuses_init, lambda case: not _starts_from_models(case)),
     (data.nothing_is_modified, _always),
     (data.read_only_is_enough, _always),
     (data.feature_kinds_agree, _always),

@@ -239,6 +239,57 @@ def test_what_cannot_be_gone_on_from(queries, table, tmp_path):
         Ranker().fit(table[NAMES[::-1]], queries.y, qid=queries.qid, init=model)
 
 
+def test_new_rows_alone_are_learnt_online(queries, table, tmp_path):
+    """`partial_fit` of "larank", of a ranker, a saved one, and a pipeline's last step."""
+    parts = [queries.qid % 2 == half for half in (0, 1)]
+    online = Ranker("larank", random_state=0)
+    for part in parts:
+        online.partial_fit(table[part], queries.y[part], qid=queries.qid[part])
+    first = Ranker("larank", random_state=0, online=True)
+    first.fit(table[parts[0]], queries.y[parts[0]], qid=queries.qid[parts[0]])
+    first.model_.save(tmp_path / "first")
+    loaded = Ranker.from_model(tmp_path / "first", first.solver).set_params(random_state=0)
+    with_qid = table[parts[1]].assign(qid=queries.qid[parts[1]])
+    loaded.partial_fit(with_qid, queries.y[parts[1]])
+    np.testing.assert_array_equal(loaded.predict(table), online.predict(table))
+    assert online.score(table, queries.y, qid=queries.qid) > 0.8
+    assert online.model_.feature_names == tuple(NAMES)
+    before = online.coef_.copy()
+    with pytest.raises(DataError, match="feature names"):
+        online.partial_fit(table[NAMES[:3]], queries.y, qid=queries.qid)
+    np.testing.assert_array_equal(online.coef_, before)
+    assert not hasattr(Ranker(), "partial_fit")
+    with pytest.raises(AttributeError) as error:
+        _ = Ranker("tree-tron").partial_fit
+    assert "take 'larank'" in str(error.value.__cause__)
+    with pytest.warns(DataWarning, match="ranked as one query"):
+        Ranker("larank").partial_fit(table, queries.y)
+
+
+def test_new_classes_and_orders_are_learnt_online():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    y = np.array(["a", "b", "c"])[np.argmax(X @ rng.normal(size=(5, 3)), axis=1)]
+    order = np.argsort(y, kind="stable")  # the first rows are all of class a
+    ranker = LabelRanker("larank", random_state=0)
+    ranker.partial_fit(X[order[:20]], y[order[:20]], classes=["a", "b", "c"])
+    for _ in range(3):
+        for part in np.array_split(rng.permutation(300), 6):
+            ranker.partial_fit(X[part], y[part])
+    assert ranker.score(X, y) > 0.9
+    assert ranker.labels_.tolist() == ranker.classes_.tolist() == ["a", "b", "c"]
+    with pytest.raises(DataError, match="'d'"):
+        ranker.partial_fit(X[:2], ["a", "d"])
+    kernel = LabelRanker("larank", kernel="rbf", random_state=0).fit(X[:100], y[:100])
+    kernel.partial_fit(X[100:], y[100:])
+    assert kernel.score(X, y) > 0.9
+    orders = LabelRanker("larank", random_state=0).partial_fit(
+        X[:4], ["a>b>c", "c>b", "a>c", "b>a"]
+    )
+    orders.partial_fit(X[4:6], ["b>c", "a>b"])
+    assert orders.predict(X).shape == (300, 3)
+
+
 # ------------------------------------------------------------------- estimators of models
 
 

@@ -324,3 +324,39 @@ def test_huge_features_are_an_error_not_nan(size):
 def test_history_holds_both_residuals():
     row = solve(made_data()).history[-1]
     assert {"primal_residual", "dual_residual", "duality_gap", "objective"} <= set(row)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_starts_at_a_model(variant, tmp_path):
+    """The multipliers are found again: a solution is known for one at once, saved or not."""
+    X, y = load_breast_cancer(return_X_y=True)
+    data = RankingData.from_arrays(maxabs_scale(X), y, np.arange(len(y)) % 3)
+    cold = solve(data, lam=0.01, variant=variant)
+    assert cold.n_iter > 100
+    cold.model.save(tmp_path / "model")
+    loaded = rankplug.load_model(tmp_path / "model")
+    toppush = rankplug.make_solver("toppush", lam=0.01).solve(data)
+    solver = rankplug.make_solver("a2dm2", lam=0.01, variant=variant)
+    for init, most in ((cold, 20), (loaded, 20), (toppush, cold.n_iter)):
+        warm = solver.solve(data, init=init)
+        assert warm.n_iter <= most
+        assert warm.status == "converged"
+        assert warm.objective == pytest.approx(cold.objective, rel=3e-4)
+        assert warm.objective - warm.duality_gap <= toppush.objective * (1 + 1e-9)
+
+
+def test_a_start_bounds_whatever_the_model(monkeypatch):
+    """Any weights give multipliers whose bounds hold; with many negatives the top ones alone."""
+    for seed in range(4):
+        data = made_data(seed, n=60)
+        least = rankplug.make_solver("toppush", lam=0.1, tol=1e-9).solve(data)
+        split = TopSplit(make_top_problem(data, None, "per-query"), 0.1, 1e-4, 1e-4)
+        rng = np.random.default_rng(seed)
+        for most in (2**21, 0):
+            monkeypatch.setattr(split_module, "_MOST_FITTED", most)
+            for w in (np.zeros(3), rng.normal(size=3), least.model.coef):
+                x, y, g = split.start(w)
+                assert (y[len(split.problem.weight) :] <= 0).all()
+                of_11, of_13 = split.lower_bounds(x, g)
+                assert of_11 <= least.objective * (1 + 1e-9)
+                assert of_13 <= split.value(x, -y) + 1e-12

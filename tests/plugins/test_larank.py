@@ -84,13 +84,13 @@ def primal(data, scores, squared_norm, C, margin="unit"):
     return 0.5 * squared_norm + C * loss
 
 
-def minimum(data, C, margin="unit", X=None, kind="items"):
-    """The optimum by a QP solver: (value, scores of all items)."""
+def minimum(data, C, margin="unit", X=None, kind="items", base=0.0):
+    """The optimum by a QP solver: (value, scores of all items), which `base` is added to."""
     cvxpy = pytest.importorskip("cvxpy")
     X = data.X if X is None else X
     labels = isinstance(data, LabelRankingData)
     w = cvxpy.Variable((X.shape[1], data.n_labels) if labels else X.shape[1])
-    scores, loss = X @ w, 0
+    scores, loss = X @ w + base, 0
     for weight, a, worse in patterns(data, kind):
         violations = [margin_of(data, a, b, margin) + scores[b] - scores[a] for b in worse]
         loss += weight * cvxpy.pos(cvxpy.max(cvxpy.hstack(violations)))
@@ -196,6 +196,83 @@ def test_rbf_equals_a_qp_solver(schedule, make, cache_mb):
 def minimum_with_rbf(make):
     data = make(1)
     return minimum(data, 0.7, X=features_of(data.X, 0.5))
+
+
+@pytest.mark.parametrize("kind", ["float64", "csr32", "rbf"])
+@pytest.mark.parametrize("make", [label_data, query_data])
+def test_new_rows_alone_equal_a_qp_solver(make, kind, tmp_path):
+    """Online: ``min 1/2 |w - w_before|^2 + C loss``, the earlier model a part of the new one."""
+    C, kernel = 2.0, {"kernel": "rbf", "gamma": 0.3} if kind == "rbf" else {}
+    before = solve(make(seed=1), C, **kernel).model
+    before.save(tmp_path / "before")
+    base = before.predict(make().X)
+    data = make() if kind == "rbf" else in_kind(make(), kind)
+    F = features_of(data.X, 0.3) if kind == "rbf" else data.X
+    for schedule in ("adaptive", "cyclic"):
+        value, scores = minimum(data, C, X=F, base=base)
+        options = {"online": True, "schedule": schedule, **kernel}
+        found = rankplug.models.load_model(tmp_path / "before")
+        result = LaRank(C, tol=1e-7, epochs=5000, patterns="items", **options).solve(
+            data, init=found, random_state=0
+        )
+        assert result.status == "converged"
+        assert_optimal(result, value)
+        np.testing.assert_allclose(result.model.predict(data.X), scores, atol=2e-3)
+    np.testing.assert_array_equal(before.predict(make().X), base)
+
+
+def test_online_takes_one_epoch_and_says_nothing():
+    data, first = class_data(seed=1), class_data(seed=1, n=20)
+    online = LaRank(C=1.0, online=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        start = online.solve(first, random_state=0)
+        result = online.solve(data, init=start, random_state=0)
+        again = online.solve(data, init=result, random_state=0)
+    assert (start.n_iter, result.n_iter) == (1, 1)
+    assert again.objective <= result.objective  # less is left to learn
+    nothing = LaRank(C=1.0, online=True, margin="graded", tol=1e-9)
+    far = LabelLinearModel(1e6 * result.model.coef, data.labels)
+    learnt = far.predict(data.X).argmax(axis=1)
+    same = nothing.solve(LabelRankingData.from_arrays(data.X, learnt), init=far, random_state=0)
+    np.testing.assert_array_equal(same.model.coef, far.coef)
+    assert (same.objective, same.status) == (0.0, "converged")
+
+
+def test_with_kernels_the_kernel_stays():
+    data = class_data()
+    model = LaRank(kernel="rbf").solve(data, random_state=0).model
+    other = class_data(seed=3)
+    result = LaRank(kernel="rbf", online=True).solve(other, init=model, random_state=0)
+    assert result.model.kernel == model.kernel
+    np.testing.assert_array_equal(result.model.support[: len(model.support)], model.support)
+    with pytest.raises(ParameterError, match="goes on with the kernel of init"):
+        LaRank(kernel="rbf", gamma=7.0, online=True).solve(other, init=model)
+    linear = LaRank().solve(data, random_state=0).model
+    with pytest.raises(ParameterError, match="goes on from a model with kernels"):
+        LaRank(kernel="rbf", online=True).solve(other, init=linear)
+    with pytest.raises(ParameterError, match="linear solvers start from linear models"):
+        LaRank(online=True).solve(other, init=model)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("make", [label_data, query_data])
+@by_schedule
+def test_it_starts_at_a_model_of_any_kind(make, kernel, schedule):
+    """At a solution nearly nothing is left to do; elsewhere the bound still holds."""
+    data = make()
+    params = {"kernel": kernel, "gamma": 0.3, "schedule": schedule, "tol": 1e-6, "epochs": 5000}
+    solver = LaRank(0.05, **params)
+    cold = solver.solve(data, random_state=0)
+    other = rankplug.make_solver("tree-tron").solve(data).model
+    for init in (cold, cold.model, other):
+        start = quiet(clone(solver).set_params(epochs=1), data, init=init)
+        assert start.objective - start.duality_gap <= cold.objective * (1 + 1e-9)
+        warm = solver.solve(data, init=init, random_state=0)
+        assert warm.objective == pytest.approx(cold.objective, rel=1e-5)
+    first = quiet(clone(solver).set_params(epochs=1), data)
+    start = quiet(clone(solver).set_params(epochs=1), data, init=cold)
+    assert start.duality_gap < 0.5 * first.duality_gap
 
 
 @pytest.mark.parametrize("C", [1e-6, 1e6])

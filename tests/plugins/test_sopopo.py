@@ -1,13 +1,16 @@
 """Soft projections against a QP solver, scikit-learn's machines and loss formulas."""
 
+import dataclasses
 import functools
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import LinearSVC
 
@@ -134,6 +137,33 @@ def test_rbf_equals_a_qp_solver(decomposition, cache_mb):
     assert result.objective == pytest.approx(value, rel=1e-6)
     assert result.objective - result.duality_gap <= value * (1 + 1e-6)
     np.testing.assert_allclose(result.model.predict(data.X), features @ coef.T, atol=2e-3)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("kind", ["float64", "csr"])
+@by_decomposition
+def test_it_starts_at_a_model_of_any_kind(decomposition, kind, kernel):
+    """At a solution nearly nothing is left to do; elsewhere the bound still holds."""
+    for data in (label_data(1), query_data(1)):
+        if kind == "csr":
+            data = dataclasses.replace(data, X=sparse.csr_array(data.X))
+        if kernel == "rbf" and data.n_labels is None:
+            continue
+        params = {"decomposition": decomposition, "kernel": kernel, "gamma": 0.3}
+        solver = rankplug.make_solver("sopopo", C=0.05, tol=1e-6, **params)
+        few = clone(solver).set_params(max_epochs=1, tol=1e-12)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cold = solver.solve(data, random_state=0)
+            other = rankplug.make_solver("tree-tron").solve(data).model
+            for init in (cold, cold.model, other):
+                start = few.solve(data, init=init, random_state=0)
+                assert start.objective - start.duality_gap <= cold.objective * (1 + 1e-9)
+                warm = solver.solve(data, init=init, random_state=0)
+                assert warm.objective == pytest.approx(cold.objective, rel=1e-5)
+            first = few.solve(data, random_state=0)
+            start = few.solve(data, init=cold, random_state=0)
+        assert start.duality_gap <= max(0.5 * first.duality_gap, 1e-6 * cold.objective)
 
 
 @by_decomposition

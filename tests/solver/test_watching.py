@@ -172,6 +172,6 @@ def test_progress_reads_as_a_line():
 
 def test_solvers_that_begin_anew_say_so(data):
     model = rankplug.make_solver("tree-tron").solve(data).model
-    for name in ("toppush", "sopopo", "larank", "pointwise", "constant"):
+    for name in ("toppush", "pointwise", "constant"):
         with pytest.raises(ParameterError, match=f"^{name} cannot start .* always begins anew"):
             rankplug.make_solver(name).solve(data, init=model)
