@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rankplug.cli.models import add_model_arguments, open_model, parse_count
+from rankplug.cli.models import (
+    add_log_argument,
+    add_model_arguments,
+    open_model,
+    parse_count,
+    use_tracking_store,
+)
 from rankplug.cli.shared import (
     add_data_argument,
     add_notation_arguments,
@@ -44,6 +51,7 @@ def add_explain(commands: Any, common: argparse.ArgumentParser) -> None:
         "--top", type=parse_count, metavar="N", help="features to show (default: some)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_log_argument(parser, "the whole table")
     add_qid_argument(parser, "that of the training, or qid")
     add_notation_arguments(parser, "as in the model's training, else from 1")
     parser.set_defaults(command=_explain)
@@ -75,6 +83,15 @@ def _show(explanation: Explanation, args: argparse.Namespace) -> None:
         print(explanation.table(args.top).to_json(orient="records", indent=2))
     else:
         print(explanation.to_text(args.top))
+    if args.log_to:
+        import rankplug.mlflow
+
+        use_tracking_store(args.tracking_uri)
+        parts = [args.query] if args.above is None else [args.above, args.below]
+        name = "_".join(["explanation", *(str(part) for part in parts if part is not None)])
+        logged = rankplug.mlflow.log_explanation(explanation, args.log_to, f"{name}.json")
+        # JSON is read by programs.
+        print(f"logged to run {args.log_to}: {logged}", file=sys.stderr if args.json else None)
 
 
 def _read_rows(model: Model, args: argparse.Namespace, query: str | None) -> tuple[Any, Any, Any]:

@@ -207,7 +207,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, optional: bool = Fal
     )
 
 
-def _use_tracking_store(tracking_uri: str | None) -> None:
+def use_tracking_store(tracking_uri: str | None) -> None:
     """Make MLflow look in the given store, else where ``rankplug run`` writes by default."""
     import mlflow
 
@@ -239,12 +239,17 @@ def open_model(args: argparse.Namespace) -> Model:
             f"{args.model}: no such model: name a folder with a file MLmodel or model.json in it, "
             "a URI such as models:/NAME@champion, or a file that 'rankplug show' has written"
         )
-    _use_tracking_store(args.tracking_uri)
+    use_tracking_store(args.tracking_uri)
     try:
         with environment_defaults(MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR="false"):
             return rankplug.mlflow.load_model(args.model)
     except (MlflowException, OSError) as error:
         raise ParameterError(f"model {args.model}: {first_line(error)}") from error
+
+
+def add_log_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the run to which the result is logged."""
+    parser.add_argument("--log-to", metavar="RUN_ID", help=f"MLflow run to log {what} to")
 
 
 def naming(args: argparse.Namespace, model: str) -> argparse.Namespace:

@@ -6,7 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankplug.cli.models import add_model_arguments, naming, open_model
+from rankplug.cli.models import (
+    add_log_argument,
+    add_model_arguments,
+    naming,
+    open_model,
+    use_tracking_store,
+)
 from rankplug.cli.shared import (
     add_data_argument,
     add_notation_arguments,
@@ -52,6 +58,7 @@ def add_show(commands: Any, common: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="column of the relevance (default: label, if there is one)",
     )
+    add_log_argument(parser, "the page")
     add_qid_argument(parser, "that of the training, or qid")
     add_notation_arguments(parser, "as in the model's training, else from 1")
     parser.set_defaults(command=_show)
@@ -73,6 +80,11 @@ def _show(args: argparse.Namespace) -> int:
     with replacing(Path(args.out)) as stream:
         stream.write(page.encode())
     print(f"{len(documents.query_ids):,} queries: {args.out}")
+    if args.log_to:
+        from rankplug.mlflow.explanations import log_page
+
+        use_tracking_store(args.tracking_uri)
+        print(f"logged to run {args.log_to}: {log_page(Path(args.out), args.log_to)}")
     return 0
 
 

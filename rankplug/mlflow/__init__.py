@@ -19,6 +19,7 @@ _HOME = {
     "get_default_conda_env": "flavor",
     "get_default_pip_requirements": "flavor",
     "load_model": "flavor",
+    "log_explanation": "explanations",
     "log_model": "flavor",
     "save_model": "flavor",
 }
@@ -32,6 +33,7 @@ __all__ = [
     "get_default_conda_env",
     "get_default_pip_requirements",
     "load_model",
+    "log_explanation",
     "log_model",
     "save_model",
 ]
@@ -39,6 +41,7 @@ __all__ = [
 if TYPE_CHECKING:
     from rankplug.mlflow.autologging import autolog
     from rankplug.mlflow.comparing import compare
+    from rankplug.mlflow.explanations import log_explanation
     from rankplug.mlflow.flavor import (
         FLAVOR_NAME,
         _load_pyfunc,
