@@ -49,7 +49,9 @@ def small_sets(draw: st.DrawFn, scales: Sequence[float] = (1.0,)) -> Any:
     return (sparse.csr_array(X) if kind == "csr" else X.astype(kind)), y, qid
 
 
-def pair_differences(data: Data) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def pair_differences(
+    data: Data, pairs: str = "all"
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """``x_i - x_j`` of every pair with ``y_i > y_j`` in its query, and the query of each pair.
 
     For label ranking, an instance is a query and label r of instance i the row ``e_r (x) x_i``.
@@ -57,11 +59,24 @@ def pair_differences(data: Data) -> tuple[NDArray[np.float64], NDArray[np.int64]
     differences, queries = [], []
     examples = zip(_rows_of_examples(data), groups(data, data.relevance), strict=True)
     for q, (rows, (relevance, *_)) in enumerate(examples):
-        # A comparison with NaN is false, so a label without relevance is in no pair.
-        better, worse = np.nonzero(relevance[:, None] > relevance[None, :])
+        better, worse = better_and_worse(relevance, pairs)
         differences.append(rows[better] - rows[worse])
         queries.append(np.full(len(better), q))
     return np.concatenate(differences), np.concatenate(queries)
+
+
+def better_and_worse(relevance: Vector, pairs: str = "all") -> tuple[Any, Any]:
+    """The positions of every pair; or of those with no level between."""
+    # A comparison with NaN is false, so a label without relevance is in no pair.
+    better, worse = np.nonzero(relevance[:, None] > relevance[None, :])
+    if pairs == "adjacent":
+        place = {level: k for k, level in enumerate(sorted(set(relevance[~np.isnan(relevance)])))}
+        near = [
+            place[relevance[b]] == place[relevance[w]] + 1
+            for b, w in zip(better, worse, strict=True)
+        ]
+        better, worse = better[near], worse[near]
+    return better, worse
 
 
 WEIGHTINGS = [
@@ -84,13 +99,14 @@ def listed_weights(
     reduction: str = "sum",
     pair_weight: str = "uniform",
     document_pairs: str = "preferred",
+    pairs: str = "all",
 ) -> Vector:
     """What each of the pairs of `pair_differences` counts, one by one."""
     listed = []
     documents = getattr(data, "document_weight", None)
     documents = np.ones(data.relevance.shape) if documents is None else documents
     for relevance, own, weight in groups(data, documents):
-        better, worse = np.nonzero(relevance[:, None] > relevance[None, :])
+        better, worse = better_and_worse(relevance, pairs)
         gain = 2.0**relevance - 1.0 if pair_weight == "gain" else relevance
         counts = weight * own[better] * (own[worse] if document_pairs == "product" else 1.0)
         listed.append(counts if pair_weight == "uniform" else counts * (gain[better] - gain[worse]))

@@ -18,7 +18,10 @@ cdef double WORTHWHILE = 0.1
 
 @final
 cdef class Schedule:
-    """Chooses patterns and takes steps; what it learns of its operations lasts over epochs."""
+    """Chooses patterns and takes steps; what it learns of its operations lasts over epochs.
+
+    PROCESSOLD and OPTIMIZE may be left out of the adaptive schedule by `old` and `optimize`.
+    """
 
     cdef readonly int64_t n_steps
     cdef readonly int64_t n_visits
@@ -26,6 +29,7 @@ cdef class Schedule:
     cdef Scores scores
     cdef uint64_t random_state
     cdef double[3] gain_rate
+    cdef bint[3] allowed
     cdef int64_t[3] count
     cdef double[::1] score
     cdef int64_t[::1] pool
@@ -33,8 +37,11 @@ cdef class Schedule:
     cdef int64_t n_pool
     cdef int64_t group
 
-    def __init__(self, Patterns patterns not None, Scores scores not None, uint64_t seed):
+    def __init__(self, Patterns patterns not None, Scores scores not None, uint64_t seed,
+                 bint old=True, bint optimize=True):
         cdef int s
+        self.allowed[PROCESS_NEW] = True
+        self.allowed[PROCESS_OLD], self.allowed[OPTIMIZE] = old, optimize
         self.patterns, self.scores, self.random_state = patterns, scores, seed
         self.group = -1
         for s in range(3):
@@ -90,6 +97,8 @@ cdef class Schedule:
             least += LEAST_ODDS * self.gain_rate[s]
         for s in range(3):
             odds[s] = max(self.gain_rate[s], least) if least > 1e-300 else 1.0
+            if not self.allowed[s]:
+                odds[s] = 0.0
             total += odds[s]
         draw = total * (<double> self.draw(1 << 53) / <double> (1 << 53))
         if draw < odds[OPTIMIZE]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weight
 
 Indices: TypeAlias = NDArray[np.int64]
 ScheduleName: TypeAlias = Literal["adaptive", "cyclic"]
+Operations: TypeAlias = Literal["all", "new", "new+old", "new+optimize"]
 
 _MOST_EPOCHS = 1000  # the default's meaning of "until converged"
 _SHRUNK = 0.1  # of the mean gap: below it the cyclic schedule passes over a pattern for an epoch
@@ -57,8 +58,10 @@ class LaRank(KernelSolver):
         At most so many visits to each pattern: 1 is the paper's LaRank x1, an online algorithm.
         By default 1000.
     tol : float, default=1e-2
-        Converged when the duality gap is at most this share of the objective: the paper's
-        LaRankGap, whose gap is absolute.
+        Converged when the duality gap is at most this share of the objective, or of C.
+    gap : "relative" or "absolute", default="relative"
+        Of what `tol` is a share: of the objective, or of C. The paper's LaRankGap is "absolute"
+        with a `tol` of 1.
     schedule : "adaptive" or "cyclic", default="adaptive"
         "adaptive" is the paper's: steps on new patterns, on support patterns and on support
         vectors, as often as they raise the dual objective for their work. The work is counted in
@@ -66,6 +69,10 @@ class LaRank(KernelSolver):
         turn, later only those that contribute to the duality gap, and takes a few steps each; it
         is the better one for a small `tol`. Where 100 such epochs leave more than half of the gap,
         as with a huge C, epochs of "adaptive" follow.
+    operations : "all", "new", "new+old" or "new+optimize", default="all"
+        Those of "adaptive": steps on new patterns alone, or also on support patterns, or among
+        support vectors. For experiments as in the paper's figure 2: without the others, more is
+        left to later epochs.
     cache_mb : float, default=500
         Memory for rows of the kernel matrix; those of the largest query have room in any case.
         The linear kernel needs none: its weights are explicit.
@@ -124,7 +131,9 @@ class LaRank(KernelSolver):
 
     epochs: Count | None = None
     tol: Positive = 1e-2
+    gap: Literal["relative", "absolute"] = "relative"
     schedule: ScheduleName = "adaptive"
+    operations: Operations = "all"
     cache_mb: Positive = 500.0
     patterns: Literal["auto", "items", "pairs"] = "auto"
     margin: Literal["unit", "graded"] = "unit"
@@ -190,11 +199,24 @@ class LaRank(KernelSolver):
             )
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)
-        ascent = _Ascent(layout, patterns, weights, self.schedule, rng)
+        ascent = _Ascent(layout, patterns, weights, self.schedule, self.operations, rng)
         if init is not None and base is None:
             largest = self.C * float(layout.weight.max())
             ascent.start_at(np.asarray(init.predict(data.X)).ravel(), largest)
-        return ascent.run(self.tol, self.epochs or (1 if self.online else _MOST_EPOCHS), monitor)
+        return ascent.run(
+            self._is_small, self.epochs or (1 if self.online else _MOST_EPOCHS), monitor
+        )
+
+    def _is_small(self, gap: float, objective: float) -> bool:
+        """Whether a gap is as small as `tol` asks for."""
+        return gap <= self.tol * (self.C if self.gap == "absolute" else objective)
+
+    @override
+    def _keeps_promise(self, result: SolverResult) -> bool | None:
+        """As the base class, or by C."""
+        if self.gap == "relative" or result.duality_gap is None:
+            return super()._keeps_promise(result)
+        return result.duality_gap <= self.tol * self.C
 
     def _same_kernel(self, known: Kernel, own: Kernel) -> Kernel:
         """The kernel of the model to go on from, whose gamma the default is.
@@ -215,6 +237,10 @@ class LaRank(KernelSolver):
         """Nothing, of an online algorithm whose epochs are over."""
         if not self.online or result.status != "max_iter":
             super()._warn_of_no_convergence(result)
+
+
+IsSmall: TypeAlias = Callable[[float, float], bool]
+"""Of a gap and an objective: whether the ascent may end."""
 
 
 class _Ascent:
@@ -238,6 +264,7 @@ class _Ascent:
         patterns: fast.Patterns,
         weights: Weights,
         schedule: ScheduleName,
+        operations: Operations,
         rng: np.random.Generator,
     ) -> None:
         self._layout = layout
@@ -246,7 +273,8 @@ class _Ascent:
         self._rng = rng
         self._is_cyclic = schedule == "cyclic"
         seed = int(rng.integers(2**63))
-        self._schedule = fast.Schedule(patterns, weights.scores, seed)
+        old, optimize = (operations in ("all", f"new+{one}") for one in ("old", "optimize"))
+        self._schedule = fast.Schedule(patterns, weights.scores, seed, old, optimize)
         self._gap_of = np.full(patterns.n_patterns, np.inf)
         self._primal = np.inf
         self._dual = 0.0
@@ -273,9 +301,9 @@ class _Ascent:
         self._weights.recompute()
         self._evaluate()
 
-    def run(self, tol: float, most_epochs: int, monitor: Monitor) -> SolverResult:
+    def run(self, is_small: IsSmall, most_epochs: int, monitor: Monitor) -> SolverResult:
         """Ascend, and certify what was reached, unless interrupted where that takes long."""
-        n_epochs, status = self._ascend(tol, most_epochs, monitor)
+        n_epochs, status = self._ascend(is_small, most_epochs, monitor)
         return SolverResult(
             model=self._weights.model(last=True),
             status=status,
@@ -285,7 +313,7 @@ class _Ascent:
             n_passes=self._weights.n_passes,
         )
 
-    def _ascend(self, tol: float, most_epochs: int, monitor: Monitor) -> tuple[int, Status]:
+    def _ascend(self, is_small: IsSmall, most_epochs: int, monitor: Monitor) -> tuple[int, Status]:
         gaps: list[float] = []
         for n_epochs in range(1, most_epochs + 1):
             steps = self._schedule.n_steps
@@ -303,7 +331,7 @@ class _Ascent:
             self._evaluate()
             gaps.append(self._gap)
             go_on = monitor.report(n_epochs, model=self._weights.model, **self._collect_numbers())
-            if self._gap <= tol * self._primal:
+            if is_small(self._gap, self._primal):
                 return n_epochs, "converged"
             if not go_on:
                 return n_epochs, monitor.interruption or "stopped"

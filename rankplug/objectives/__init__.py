@@ -1,5 +1,6 @@
 """Objectives: losses over pairs and at the top, with ranges of their parameters."""
 
+from rankplug.objectives.adjacent import PairChoice
 from rankplug.objectives.pairs import (
     Hinge,
     PairLoss,
@@ -23,6 +24,7 @@ from rankplug.shards import DocumentPairs, PairWeight, PairWeighting, Reduction,
 __all__ = [
     "DocumentPairs",
     "Hinge",
+    "PairChoice",
     "PairLoss",
     "PairWeight",
     "PairWeighting",

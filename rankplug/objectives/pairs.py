@@ -19,7 +19,8 @@ from scipy import sparse
 from typing_extensions import override
 
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import PreferenceData, RankingData, to_dense
+from rankplug.data import LabelRankingData, PreferenceData, RankingData, to_dense
+from rankplug.objectives.adjacent import PairChoice, adjacent_weights, split_levels
 from rankplug.shards import (
     UNIFORM,
     Evaluate,
@@ -242,14 +243,24 @@ def open_pairs(
     reduction: Reduction,
     n_threads: int | None = None,
     weighting: PairWeighting = UNIFORM,
+    pairs: PairChoice = "all",
 ) -> Iterator[Shards]:
     """The shards of a data set, each pair with its weight; see `rankplug.shards.open_shards`.
+
+    With "adjacent" only pairs of adjacent levels of relevance count, see `split_levels`; not of
+    remote data.
 
     For remote data `n_threads` are those of each task on a worker, by default one.
     """
     if isinstance(data, RemoteRankingData):
         with data.open_pairs(reduction, n_threads, weighting) as remote:
             yield remote
+    elif pairs == "adjacent":
+        assert isinstance(data, RankingData | LabelRankingData)
+        split, origin = split_levels(data)
+        weight = adjacent_weights(data, split, origin, reduction, weighting)
+        with open_shards(split, weight, n_threads, weighting) as shards:
+            yield shards
     else:
         weight = pair_weights(data, reduction, weighting=weighting)
         with open_shards(data, weight, n_threads, weighting) as shards:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rankplug.data import Matrix, PreferenceData
 from rankplug.kernels import default_gamma, squared_norms
+from rankplug.objectives.adjacent import PairChoice
 from rankplug.objectives.pairs import SquaredHinge, open_pairs
 from rankplug.shards import UNIFORM, PairWeighting, Reduction, RemoteRankingData
 
@@ -44,6 +45,7 @@ def pairwise_c(
     data: PreferenceData | RemoteRankingData | None,
     reduction: Reduction = "sum",
     weighting: PairWeighting = UNIFORM,
+    pairs: PairChoice = "all",
 ) -> FloatDistribution:
     r"""C of ``1/2 |w|^2 + C sum over pairs of c_q h(1 - (s_i - s_j))``, h a (squared) hinge.
 
@@ -60,6 +62,7 @@ def pairwise_c(
         None, or data whose g is 0: a range for features of the order of 1.
     reduction : "sum", "mean" or "query-mean"
     weighting : PairWeighting
+    pairs : "all" or "adjacent"
 
     References
     ----------
@@ -67,7 +70,7 @@ def pairwise_c(
        KDD 2015.
     """
     if data is not None:
-        low = _smallest_c(data, reduction, weighting)
+        low = _smallest_c(data, reduction, weighting, pairs)
         if low > 0 and math.isfinite(low * 10.0**_DECADES):
             return decades_up(low)
     # With features of the order of 1, |g| is of the order of what all pairs count together: 1 for
@@ -83,9 +86,12 @@ def largest_squared_norm(data: PreferenceData | RemoteRankingData) -> float:
 
 
 def _smallest_c(
-    data: PreferenceData | RemoteRankingData, reduction: Reduction, weighting: PairWeighting
+    data: PreferenceData | RemoteRankingData,
+    reduction: Reduction,
+    weighting: PairWeighting,
+    pairs: PairChoice,
 ) -> float:
-    with open_pairs(data, reduction, weighting=weighting) as shards:
+    with open_pairs(data, reduction, weighting=weighting, pairs=pairs) as shards:
         loss = SquaredHinge(shards)
         loss.move_to(None)
         twice_g = float(np.linalg.norm(loss.gradient()))

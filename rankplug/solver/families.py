@@ -22,6 +22,7 @@ from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
 from rankplug.models import LinearModel, Model, linear_model, linear_weights
 from rankplug.objectives import (
     DocumentPairs,
+    PairChoice,
     PairWeight,
     PairWeighting,
     Reduction,
@@ -146,6 +147,10 @@ class LinearPathSolver(IterativeSolver):
     document_pairs : "preferred" or "product"
         Where rows have weights (``document_weight``): a pair counts that of its preferred row, or
         the product of both, too.
+    pairs : "all" or "adjacent"
+        Which pairs count: all of a query, or those of adjacent levels of its relevance only. These
+        are fewer where there are many levels, and their features are copied, each row twice at
+        most; an instance of label ranking as often as it has levels, less one.
     n_threads : int, optional
         Threads for large data, by default all cores this process may use. The result does not
         depend on it.
@@ -166,6 +171,7 @@ class LinearPathSolver(IterativeSolver):
     reduction: Reduction = "sum"
     pair_weight: PairWeight = "uniform"
     document_pairs: DocumentPairs = "preferred"
+    pairs: PairChoice = "all"
     n_threads: Threads = None
 
     @property
@@ -175,7 +181,13 @@ class LinearPathSolver(IterativeSolver):
 
     def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """C from where every pair has a loss, which depends on the reduction."""
-        return {"C": pairwise_c(data, self.reduction, self.weighting)}
+        return {"C": pairwise_c(data, self.reduction, self.weighting, self.pairs)}
+
+    def check(self, data: AnyData) -> None:
+        """Raise what `solve` would raise about the parameters and the data."""
+        super().check(data)
+        if self.pairs == "adjacent" and isinstance(data, RemoteRankingData):
+            raise ParameterError("pairs='adjacent' is for data on one machine: take pairs='all'")
 
     def _prepare(self, data: Data) -> Data:
         """The data that are solved instead: with the same differences of rows in each query."""
@@ -184,11 +196,11 @@ class LinearPathSolver(IterativeSolver):
     def _open_pairs(self, data: Data) -> AbstractContextManager[Shards]:
         """The shards of the data, each pair with its weight."""
         prepared = self._prepare(data)
-        return open_pairs(prepared, self.reduction, self.n_threads, self.weighting)
+        return open_pairs(prepared, self.reduction, self.n_threads, self.weighting, self.pairs)
 
     def _loss_parameters(self) -> dict[str, Any]:
         """The parameters that enter the loss, for `describe_objective`."""
-        names = ("C", "reduction", "pair_weight", "document_pairs")
+        names = ("C", "reduction", "pair_weight", "document_pairs", "pairs")
         return {name: getattr(self, name) for name in names}
 
     @abstractmethod

@@ -255,6 +255,32 @@ def test_with_kernels_the_kernel_stays():
         LaRank(online=True).solve(other, init=model)
 
 
+def test_the_gap_of_the_paper_is_a_share_of_c():
+    data = class_data(n=200)
+    loose = LaRank(C=0.5, gap="absolute", tol=1.0).solve(data, random_state=0)
+    assert loose.status == "converged"
+    assert loose.duality_gap <= 0.5
+    tight = LaRank(C=0.5, gap="absolute", tol=1e-3, epochs=5000).solve(data, random_state=0)
+    assert (tight.status, tight.duality_gap <= 5e-4) == ("converged", True)
+    assert tight.n_iter > loose.n_iter
+    few = quiet(LaRank(C=0.5, gap="absolute", tol=1e-9, epochs=2), data)
+    assert few.status == "max_iter"
+
+
+@pytest.mark.parametrize("operations", ["new", "new+old", "new+optimize"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_fewer_operations_reach_the_same_minimum(operations, kernel):
+    data = class_data(n=100)
+    solver = LaRank(0.3, kernel=kernel, gamma=0.3, tol=1e-4, epochs=5000, operations=operations)
+    result = solver.solve(data, random_state=0)
+    expected = LaRank(0.3, kernel=kernel, gamma=0.3, tol=1e-4, epochs=5000).solve(data)
+    assert result.status == "converged"
+    assert result.objective == pytest.approx(expected.objective, rel=2e-4)
+    row = result.history[0]
+    assert (row["process_old"] > 0) == (operations == "new+old")
+    assert (row["optimize"] > 0) == (operations == "new+optimize")
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("make", [label_data, query_data])
 @by_schedule
