@@ -96,4 +96,6 @@ def adjacent_weights(
     total = own[counts > 0].sum()
     if total == 0.0:
         raise no_pairs_count("the weights of all of them are zero")
-    return own[origin] / (counts[origin] * total)
+    known = np.where(counts > 0, counts, 1.0)  # of no weight at all, otherwise
+    weight: Vector = np.where(counts[origin] > 0, own[origin] / (known[origin] * total), 0.0)
+    return weight
