@@ -1,6 +1,7 @@
 import faulthandler
 import gc
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,9 +15,23 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Shells start what runs in the background with Ctrl-C ignored, and so would all tests of it be.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Databases of MLflow wait for the disk after every line that they log, minutes in all.
+_MEMORY = Path("/dev/shm")
+_ROOM = 4 << 30
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM and os.access(_MEMORY, os.W_OK):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
 # No deadline: machines differ in speed. Derandomised: a failure is the same everywhere.
 settings.register_profile("rankplug", deadline=None, derandomize=True)
 settings.load_profile("rankplug")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """More workers than cores for ``-n auto``, as many tests wait for processes and servers."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture(scope="session")

@@ -106,13 +106,29 @@ def _seconds_untouched(file: Path) -> float:
 def _make(file: Path) -> None:
     from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
 
     partial = file.with_name(f".{file.name}.partial")
     for left in (partial, partial.with_name(f"{partial.name}-journal")):
         left.unlink(missing_ok=True)
     with closing(sqlite3.connect(partial)) as database:
         database.execute("PRAGMA schema_version")  # raises at once
+
+    def hurry(connection: Any, _: object) -> None:
+        # Nothing is lost with a file that is not renamed yet: it reaches the disk once, at the
+        # end, and not after each of hundreds of steps, which takes seconds.
+        if connection.execute("PRAGMA database_list").fetchone()[2].endswith(partial.name):
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("PRAGMA journal_mode = MEMORY")
+
     make_store: Any = SqlAlchemyStore
-    store = make_store(database_uri(partial), DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
+    event.listen(Engine, "connect", hurry)
+    try:
+        store = make_store(database_uri(partial), DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH)
+    finally:
+        event.remove(Engine, "connect", hurry)
     store.engine.dispose()
+    with partial.open("rb+") as stream:
+        os.fsync(stream.fileno())
     os.replace(partial, file)

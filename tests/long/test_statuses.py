@@ -4,6 +4,8 @@ import pytest
 
 from tests.odd_problems import VARIANTS, check_status
 
+pytestmark = pytest.mark.long
+
 _AT_ONCE = 100
 
 
