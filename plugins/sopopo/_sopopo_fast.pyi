@@ -39,6 +39,9 @@ def label_epoch_sparse(
 def label_epoch_kernel(
     graphs: DualGraphs, order: Indices, row: Indices, K: NDArray[np.float64], S: NDArray[np.float64]
 ) -> float: ...
+def query_epoch_kernel(
+    graphs: DualGraphs, order: Indices, place: Indices, K: NDArray[np.float64], S: Vector
+) -> float: ...
 def query_epoch_dense(graphs: DualGraphs, order: Indices, X: NDArray[Any], w: Vector) -> float: ...
 def query_epoch_sparse(
     graphs: DualGraphs,

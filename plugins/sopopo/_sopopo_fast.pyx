@@ -354,3 +354,48 @@ def query_epoch_sparse(DualGraphs graphs not None, const int64_t[::1] order not 
                     for p in range(indptr[row], indptr[row + 1]):
                         w[indices[p]] += step[item] * values[p]
     return largest
+
+
+def query_epoch_kernel(DualGraphs graphs not None, const int64_t[::1] order not None,
+                       const int64_t[::1] place not None, const double[:, ::1] K not None,
+                       double[::1] S not None):
+    """As `query_epoch_dense`, with S the scores of all documents.
+
+    Row ``place[i]`` of K holds the kernel of document i with all; those of the queries are there.
+    """
+    cdef int64_t n, g, b, i, j, first, size, m = S.shape[0]
+    cdef int32_t item
+    cdef double largest = 0.0, move
+    cdef double *score = &graphs.score[0]
+    cdef double *step = &graphs.step[0]
+    cdef double[::1] of_query = np.empty(graphs.score.shape[0])
+    cdef double[::1] total = np.empty(graphs.score.shape[0])
+    cdef const double *row
+    assert K.shape[1] == m and place.shape[0] == m
+    with nogil:
+        for n in range(order.shape[0]):
+            g = order[n]
+            first = graphs.offset[g]
+            size = graphs.offset[g + 1] - first
+            for j in range(size):
+                of_query[j], total[j] = S[first + j], 0.0
+            for b in range(graphs.group_ptr[g], graphs.group_ptr[g + 1]):
+                if not graphs.active[b]:
+                    continue
+                for i in range(graphs.member_ptr[b], graphs.member_ptr[b + 1]):
+                    item = graphs.member[i]
+                    step[item], score[item] = 0.0, of_query[item]
+                largest = max(largest, graphs.take_step(g, b, score, step))
+                for i in range(graphs.member_ptr[b], graphs.member_ptr[b + 1]):
+                    item = graphs.member[i]
+                    move = step[item]
+                    if move == 0.0:
+                        continue
+                    total[item] += move
+                    row = &K[place[first + item], first]
+                    for j in range(size):
+                        of_query[j] += move * row[j]
+            for j in range(size):
+                if total[j] != 0.0:
+                    rp_add_row(&S[0], 1, m, &K[place[first + j], 0], &total[j])
+    return largest

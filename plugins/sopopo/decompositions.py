@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from rankplug.data import Matrix, concatenate_ranges
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.kernels import squared_norms
+from rankplug.kernels import Kernel, squared_norms
 from rankplug.optim.bracket import Vector
 from rankplug.parameters import Real
 from rankplug.solver import require_room
@@ -295,6 +295,25 @@ def graph_curvatures(X: Matrix, graphs: Graphs, query_ptr: NDArray[np.int64]) ->
     return curvature
 
 
+def kernel_curvatures(
+    kernel: Kernel, X: Matrix, graphs: Graphs, query_ptr: NDArray[np.int64]
+) -> Vector:
+    """The same in the space of a kernel, from its matrix of each query."""
+    sizes = np.diff(graphs.member_ptr)
+    curvature = np.empty(len(sizes))
+    for q in np.flatnonzero(np.diff(graphs.group_ptr)):
+        X_q = X[query_ptr[q] : query_ptr[q + 1]]
+        gram = kernel(X_q, X_q)
+        own = np.arange(graphs.group_ptr[q], graphs.group_ptr[q + 1])
+        pairs = own[sizes[own] == 2]
+        a, b = (graphs.member[graphs.member_ptr[pairs] + side] for side in (0, 1))
+        curvature[pairs] = 0.5 * np.maximum(gram[a, a] + gram[b, b] - 2.0 * gram[a, b], 0.0)
+        for graph in own[sizes[own] != 2]:
+            member = graphs.member[graphs.member_ptr[graph] : graphs.member_ptr[graph + 1]]
+            curvature[graph] = _top_eigenvalue(_centred(gram[np.ix_(member, member)]))
+    return curvature
+
+
 def _pair_curvatures(X: Matrix, a: NDArray[np.int64], b: NDArray[np.int64]) -> Vector:
     """Half the squared distances: two rows lie half a difference from their mean."""
     chunk = max(1, _PAIR_CHUNK // X.shape[1])
@@ -316,10 +335,25 @@ def _largest_eigenvalue(rows: Any) -> float:
     else:
         rows -= mean
         gram = rows @ rows.T if n <= d else rows.T @ rows
+    return _top_eigenvalue(gram)
+
+
+def _top_eigenvalue(gram: NDArray[np.float64]) -> float:
     if not np.isfinite(gram).all():
         return np.inf
     top = len(gram) - 1
+    if top >= _EXACT:
+        start = np.random.default_rng(0).normal(size=len(gram))
+        found = eigsh(gram, k=1, tol=1e-3, v0=start, return_eigenvectors=False)
+        return _MARGIN * max(float(found[0]), 0.0)
     return max(float(linalg.eigvalsh(gram, subset_by_index=[top, top])[0]), 0.0)
+
+
+def _centred(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Gram matrix of the same less their mean."""
+    gram -= gram.mean(axis=0)
+    gram -= gram.mean(axis=1)[:, None]
+    return gram
 
 
 def _centred_gram(rows: Any, mean: Vector) -> NDArray[np.float64]:
@@ -327,10 +361,7 @@ def _centred_gram(rows: Any, mean: Vector) -> NDArray[np.float64]:
     n, d = rows.shape
     if n > d:
         return np.asarray((rows.T @ rows).toarray() - n * np.outer(mean, mean))
-    gram: NDArray[np.float64] = (rows @ rows.T).toarray()
-    gram -= gram.mean(axis=0)
-    gram -= gram.mean(axis=1)[:, None]
-    return gram
+    return _centred((rows @ rows.T).toarray())
 
 
 def _approximate_eigenvalue(rows: Any, mean: Vector) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankplug.data import LabelRankingData, Matrix, RankingData, n_stored
+from rankplug.data import LabelRankingData, Matrix, RankingData, concatenate_ranges, n_stored
 from rankplug.exceptions import ParameterError
 from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model, linear_weights
@@ -17,7 +18,7 @@ from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
 from rankplug.system.interruption import interrupted, pieces
 from rankplug_plugins.sopopo import _sopopo_fast as fast
-from rankplug_plugins.sopopo.decompositions import Graphs, graph_curvatures
+from rankplug_plugins.sopopo.decompositions import Graphs, graph_curvatures, kernel_curvatures
 
 Indices: TypeAlias = NDArray[np.int64]
 Point: TypeAlias = tuple[NDArray[np.float64], ...]
@@ -129,47 +130,24 @@ class LinearLabels(_Linear):
         self.weights = np.ascontiguousarray(W if self._sparse else W.T, dtype=np.float64)
 
 
-class KernelLabels:
-    """Label ranking with kernels.
+class _Kernel:
+    """Kernels: the weights are not known, but the scores of the training data stand for them.
 
-    The weights themselves are not known, but the scores of the training data, of shape
-    (n_labels, n_samples), stand for them.
+    They are of shape (n_labels, n_samples), of documents (1, n_samples).
     """
 
-    def __init__(
-        self, data: LabelRankingData, graphs: Graphs, bound: Vector, kernel: Kernel, cache_mb: float
-    ) -> None:
+    incidence: _Incidence
+
+    def __init__(self, data: Data, kernel: Kernel, cache_mb: float, least: int = 2) -> None:
         self._data = data
         self._kernel = kernel
-        self._cache = KernelCache(kernel, data.X, cache_mb)
-        self.incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
-        diagonal = kernel.diagonal(data.X)
-        check_squares(diagonal)
-        self.graphs = _dual_graphs(
-            graphs, self.incidence.offset, data.relevance.ravel(), bound, diagonal[graphs.group]
-        )
-        self.weights = np.zeros((data.n_labels, data.n_samples))
+        self._cache = KernelCache(kernel, data.X, cache_mb, least=max(2, least))
+        self.weights = np.zeros((data.n_labels or 1, data.n_samples))
 
     @property
     def n_passes(self) -> float:
         """Kernels computed, a share of all."""
         return self._cache.n_evaluations / self._data.n_samples**2
-
-    def epoch(self, order: Indices) -> float:
-        """Visit these groups; returns the largest change of a score that a step aimed at."""
-        moved = 0.0
-        size = min(self._cache.chunk_size, _MOST_ROWS)
-        for begin in range(0, len(order), size):
-            part = order[begin : begin + size]
-            rows = self._cache.fetch(part)
-            for visits in pieces(np.arange(len(part)), 2.0 * self.weights.size):
-                step = fast.label_epoch_kernel(
-                    self.graphs, part[visits], rows[visits], self._cache.rows, self.weights
-                )
-                moved = max(moved, float(step))
-            if interrupted():
-                break
-        return moved
 
     def scores(self) -> Vector:
         """Scores of all items."""
@@ -192,7 +170,11 @@ class KernelLabels:
         used = np.flatnonzero(net.any(axis=1))
         if len(used) == 0:
             used = np.arange(1)
-        return KernelModel(self._kernel, self._data.X[used], net[used], self._data.labels)
+        return self._make_model(self._data.X[used], net[used])
+
+    @abstractmethod
+    def _make_model(self, rows: Matrix, dual: NDArray[np.float64]) -> Model:
+        """The model of these rows."""
 
     def recompute(self) -> None:
         """Make the weights again from the dual variables, without what rounding has added."""
@@ -208,6 +190,41 @@ class KernelLabels:
 
     def _net(self) -> NDArray[np.float64]:
         return self.incidence.net(self.graphs.dual).reshape(self._data.n_samples, -1)
+
+
+class KernelLabels(_Kernel):
+    """Label ranking with kernels."""
+
+    def __init__(
+        self, data: LabelRankingData, graphs: Graphs, bound: Vector, kernel: Kernel, cache_mb: float
+    ) -> None:
+        super().__init__(data, kernel, cache_mb)
+        self._labels = data.labels
+        self.incidence = _Incidence(graphs, data.n_labels * np.arange(data.n_samples + 1))
+        diagonal = kernel.diagonal(data.X)
+        check_squares(diagonal)
+        self.graphs = _dual_graphs(
+            graphs, self.incidence.offset, data.relevance.ravel(), bound, diagonal[graphs.group]
+        )
+
+    def epoch(self, order: Indices) -> float:
+        """Visit these groups; returns the largest change of a score that a step aimed at."""
+        moved = 0.0
+        size = min(self._cache.chunk_size, _MOST_ROWS)
+        for begin in range(0, len(order), size):
+            part = order[begin : begin + size]
+            rows = self._cache.fetch(part)
+            for visits in pieces(np.arange(len(part)), 2.0 * self.weights.size):
+                step = fast.label_epoch_kernel(
+                    self.graphs, part[visits], rows[visits], self._cache.rows, self.weights
+                )
+                moved = max(moved, float(step))
+            if interrupted():
+                break
+        return moved
+
+    def _make_model(self, rows: Matrix, dual: NDArray[np.float64]) -> Model:
+        return KernelModel(self._kernel, rows, dual, self._labels)
 
 
 class LinearQueries(_Linear):
@@ -239,7 +256,38 @@ class LinearQueries(_Linear):
         self.weights = np.asarray(self._X.T @ self.incidence.net(self.graphs.dual), dtype=float)
 
 
-DualProblem: TypeAlias = LinearLabels | KernelLabels | LinearQueries
+class KernelQueries(_Kernel):
+    """Query-document data with kernels; a query's rows of the kernel matrix are there at once."""
+
+    def __init__(
+        self, data: RankingData, graphs: Graphs, bound: Vector, kernel: Kernel, cache_mb: float
+    ) -> None:
+        super().__init__(data, kernel, cache_mb, least=int(data.sizes.max()))
+        self.incidence = _Incidence(graphs, data.query_ptr)
+        self._query_ptr = data.query_ptr
+        curvature = kernel_curvatures(kernel, data.X, graphs, data.query_ptr)
+        check_squares(curvature)
+        self.graphs = _dual_graphs(graphs, data.query_ptr, data.relevance, bound, curvature)
+
+    def epoch(self, order: Indices) -> float:
+        """Visit these groups; returns the largest change of a score that a step aimed at."""
+        moved, sizes = 0.0, np.diff(self._query_ptr)[order]
+        room = max(min(self._cache.capacity, _MOST_ROWS), int(sizes.max(initial=0)))
+        done = np.cumsum(sizes)
+        while len(order) and not interrupted():
+            n_fit = int(np.searchsorted(done, room, side="right"))
+            part = order[:n_fit]
+            self._cache.fetch(concatenate_ranges(self._query_ptr[part], sizes[:n_fit]))
+            arguments = self._cache.place, self._cache.rows, self.weights[0]
+            moved = max(moved, float(fast.query_epoch_kernel(self.graphs, part, *arguments)))
+            order, sizes, done = order[n_fit:], sizes[n_fit:], done[n_fit:] - done[n_fit - 1]
+        return moved
+
+    def _make_model(self, rows: Matrix, dual: NDArray[np.float64]) -> Model:
+        return KernelModel(self._kernel, rows, dual.ravel())
+
+
+DualProblem: TypeAlias = LinearLabels | KernelLabels | LinearQueries | KernelQueries
 """Dual variables, and `weights`, what they make, linear in them.
 
 An interruption ends an epoch early; after it the weights that `recompute` makes may be wrong.

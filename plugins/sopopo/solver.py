@@ -7,8 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData
-from rankplug.exceptions import ParameterError
+from rankplug.data import RankingData
 from rankplug.models import Model
 from rankplug.objectives import largest_squared_norm
 from rankplug.optim.bracket import Bracket, Vector
@@ -19,6 +18,7 @@ from rankplug_plugins.sopopo.decompositions import NAMES, Decomposition, Graphs,
 from rankplug_plugins.sopopo.problems import (
     DualProblem,
     KernelLabels,
+    KernelQueries,
     LinearLabels,
     LinearQueries,
     Point,
@@ -60,8 +60,7 @@ class Sopopo(KernelSolver):
     weights : "sum" or "mean"
         ``sigma``: 1, or 1 / number of graphs of the instance or query.
     C, kernel, gamma, degree, coef0
-        See `KernelSolver`; the loss is summed over instances or queries. Other kernels than
-        "linear" are for label ranking only.
+        See `KernelSolver`; the loss is summed over instances or queries.
     tol : float, default=1e-3
         Converged when the duality gap is at most this share of the objective.
     max_epochs : int, default=1000
@@ -70,7 +69,7 @@ class Sopopo(KernelSolver):
         Pass over graphs that are far from any violation. All are looked at again after each
         epoch, so the result is not affected.
     cache_mb : float, default=200
-        Memory for rows of the kernel matrix.
+        Memory for rows of the kernel matrix; those of the largest query have room in any case.
 
     Notes
     -----
@@ -127,21 +126,12 @@ class Sopopo(KernelSolver):
         """
         total = float(self._graphs(data).weight.sum())
         levels = np.unique(data.relevance[~np.isnan(data.relevance)])
-        if isinstance(data, LabelRankingData) and self.kernel != "linear":
+        if self.kernel != "linear":
             largest = float(self._make_kernel(data).diagonal(data.X).max())
         else:
             largest = largest_squared_norm(data)
         with np.errstate(divide="ignore"):  # features so small that their squares are 0
             return float(np.diff(levels).min() / np.float64(4.0 * largest * total))
-
-    def check(self, data: Data) -> None:
-        """Raise what `solve` would raise about the parameters and the data."""
-        super().check(data)
-        if isinstance(data, RankingData) and self.kernel != "linear":
-            raise ParameterError(
-                f"sopopo: kernel={self.kernel!r} is for label ranking only; query-document data "
-                "take kernel='linear'"
-            )
 
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
@@ -157,11 +147,14 @@ class Sopopo(KernelSolver):
     def _problem(self, data: Data) -> DualProblem:
         graphs = self._graphs(data)
         bound = self.C * graphs.weight
+        if self.kernel != "linear":
+            kernel = self._make_kernel(data)
+            if isinstance(data, RankingData):
+                return KernelQueries(data, graphs, bound, kernel, self.cache_mb)
+            return KernelLabels(data, graphs, bound, kernel, self.cache_mb)
         if isinstance(data, RankingData):
             return LinearQueries(data, graphs, bound)
-        if self.kernel == "linear":
-            return LinearLabels(data, graphs, bound)
-        return KernelLabels(data, graphs, bound, self._make_kernel(data), self.cache_mb)
+        return LinearLabels(data, graphs, bound)
 
     def _graphs(self, data: Data) -> Graphs:
         offset = np.concatenate(([0], np.cumsum(data.sizes)))

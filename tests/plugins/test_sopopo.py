@@ -18,6 +18,8 @@ import rankplug
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.solver import Monitor
+from rankplug.testing import contract_checks
+from rankplug_plugins.sopopo import Sopopo
 from rankplug_plugins.sopopo.decompositions import NAMES, decompose
 from rankplug_plugins.sopopo.solver import _Ascent
 from tests.oracles import bipartite_graphs, graph_loss, groups, query_data
@@ -383,9 +385,50 @@ def test_kernels_agree():
         solve(data, kernel=lambda A, B: np.zeros(3))
 
 
-def test_kernels_are_for_label_ranking():
-    with pytest.raises(ParameterError, match="label ranking only"):
-        solve(query_data(), kernel="rbf")
+@by_decomposition
+@pytest.mark.parametrize("cache_mb", [200.0, 1e-4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_documents_with_rbf_equal_a_qp_solver(decomposition, cache_mb, weighted):
+    data = query_data(1, weighted)
+    values, vectors = np.linalg.eigh(rbf_kernel(data.X, gamma=0.5))
+    features = vectors * np.sqrt(np.maximum(values, 0.0))
+    value, coef = minimum(data, 0.3, decomposition, X=features)
+    params = {"kernel": "rbf", "gamma": 0.5, "cache_mb": cache_mb, "tol": 1e-8}
+    result = solve(data, 0.3, decomposition=decomposition, **params)
+    assert result.status == "converged"
+    assert result.objective == pytest.approx(value, rel=1e-6)
+    assert result.objective - result.duality_gap <= value * (1 + 1e-6)
+    np.testing.assert_allclose(result.model.predict(data.X), features @ coef, atol=3e-3)
+
+
+def test_documents_with_a_kernel_of_inner_products_are_linear(tmp_path):
+    data = query_data()
+    expected = solve(data, 0.3, decomposition="all-layers")
+    for X in (data.X, sparse.csr_array(data.X), data.X.astype(np.float32)):
+        other = dataclasses.replace(data, X=X)
+        poly = {"kernel": "poly", "degree": 1, "gamma": 1.0}
+        found = solve(other, 0.3, decomposition="all-layers", **poly)
+        assert found.objective == pytest.approx(expected.objective, rel=1e-5)
+        np.testing.assert_allclose(
+            found.model.predict(X), expected.model.predict(data.X), atol=1e-2
+        )
+    found.model.save(tmp_path / "model")
+    loaded = rankplug.load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(data.X), found.model.predict(data.X))
+
+
+def test_graphs_of_many_documents_take_an_approximate_eigenvalue_of_kernels(monkeypatch):
+    data = query_data()
+    options = {"kernel": "rbf", "gamma": 0.5, "decomposition": "all-layers"}
+    expected = solve(data, 0.3, **options)
+    monkeypatch.setattr("rankplug_plugins.sopopo.decompositions._EXACT", 3)
+    found = solve(data, 0.3, **options)
+    assert found.objective == pytest.approx(expected.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("check", contract_checks(Sopopo(kernel="rbf", gamma=0.5)), ids=str)
+def test_the_contract_holds_with_kernels(check):
+    check()
 
 
 def test_the_ranker_takes_it_by_default():
