@@ -17,7 +17,7 @@ from rankplug.data import RankingData, largest_stored, to_dense
 from rankplug.exceptions import DataError
 from rankplug.models import LinearModel, Model
 from rankplug.parameters import Count, Parameter, Positive, Threads
-from rankplug.shards import RemoteRankingData
+from rankplug.shards import UNIFORM, RemoteRankingData, weigh_pairs
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, SolverTags
 from rankplug.system.cores import available_cores, survive_forks
 from rankplug.system.interruption import interrupted
@@ -41,7 +41,12 @@ _LARGEST_SEED = 2**31 - 1  # scikit-learn takes 32 bits
 _MODERATE = (1e-12, 1e12)
 
 _SANITY = SolverTags(
-    tasks=("query-document",), problem="", reference="sanity check", exact=False, learns=False
+    tasks=("query-document",),
+    problem="",
+    reference="sanity check",
+    exact=False,
+    learns=False,
+    document_weights=True,
 )
 
 
@@ -113,8 +118,9 @@ def _wins_less_losses(data: RankingData) -> NDArray[np.float64]:
     """For each feature, the weighted number of pairs in order, less those in reverse order."""
     weight = data.weights
     row_weight = weight[data.row_query]
-    pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight))
-    total = weight @ data.pair_counts
+    factors = UNIFORM.factors(data.relevance, data.document_weight)
+    pairs = ActivePairs(Queries(data.query_ptr, data.relevance, weight, **factors.given))
+    total = weight @ weigh_pairs(data)
     balance = np.zeros(data.n_features)
     for j in range(data.n_features):
         if interrupted():

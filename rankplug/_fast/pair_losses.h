@@ -30,7 +30,7 @@ RP_INLINE double rp_squared_hinge_of(const rp_query *q, const double *score, dou
     int32_t n = q->n_rows;
     double loss = 0.0, centre = rp_centre(q, score);
     for (int32_t p = 0; p < n; p++) space->value[p] = score[q->order[p]] - centre;
-    if (weighted) rp_weighted_sums(q, space->value, space, space->above, space->below);
+    if (weighted) rp_weighted_value_sums(q, space->value, space, space->above, space->below);
     else rp_sums(q, space->value, space->sums, space->above, space->below);
     for (int32_t p = 0; p < n; p++) {
         double s = space->value[p];

@@ -10,7 +10,8 @@
  *     below[p] = winner[p] sum of loser[t]  (height[p] - height[t]) value[t]
  *
  * over the same t. Few levels take two prefix sums in the place of one, and every number in them is
- * a sum of what counts: nothing cancels, however far the weights lie apart. */
+ * a sum of what counts: nothing cancels, however far the weights lie apart. Only sums of values, of
+ * which there is no sign, take one where both sides have the same weights and no heights. */
 #ifndef RANKPLUG_WEIGHTED_H
 #define RANKPLUG_WEIGHTED_H
 
@@ -21,18 +22,26 @@ RP_INLINE double rp_step(const double *height, int32_t high, int32_t low) {
     return height ? height[high] - height[low] : 1.0;
 }
 
-/* Entry r of `steps` at a level: what it is above level r, 0 if it is not. With `down`, below. */
+/* How many lanes: one for each level but the highest or, for `down`, the lowest; 0 for a tree. */
+RP_INLINE int rp_weighted_lane_count(int64_t n_levels) {
+    if (n_levels <= 5) return 4;
+    if (n_levels <= 9) return 8;
+    return rp_lanes(n_levels);
+}
+
+/* Entry r of `steps` at a level: what it is above level r, 0 if it is not. With `down`, what it is
+ * below level r + 1. */
 RP_INLINE void rp_fill_steps(const rp_query *q, double *restrict steps, int lanes, int down) {
     for (int32_t level = 0; level < q->n_levels; level++)
         for (int32_t r = 0; r < lanes; r++) {
-            int32_t high = down ? r : level, low = down ? level : r;
+            int32_t high = down ? r + 1 : level, low = down ? level : r;
             int counts = high > low && high < q->n_levels;
             steps[level * lanes + r] = counts ? rp_step(q->weights.height, high, low) : 0.0;
         }
 }
 
 /* Lane r of sums[t] holds the sum of the first t values by their steps above level r; with `down`,
- * of the values from t on by their steps below it. */
+ * of the values from t on by their steps below level r + 1. */
 RP_INLINE void rp_fill_weighted(const rp_query *q, const double *restrict value,
                                 double *restrict sums, int lanes, int down) {
     double steps[RP_MOST_LANES * RP_MOST_LANES], total[RP_MOST_LANES] = {0.0};
@@ -54,19 +63,21 @@ RP_INLINE void rp_fill_weighted(const rp_query *q, const double *restrict value,
 /* The sums at the ends of the windows, without those at the ends of the straight ones. */
 RP_INLINE void rp_read_weighted(const rp_query *q, const double *restrict sums,
                                 const int32_t *window, const int32_t *straight,
-                                double *restrict out, int lanes) {
-    for (int32_t p = 0; p < q->n_rows; p++)
-        out[p] = sums[(int64_t)window[p] * lanes + q->sorted_level[p]];
-    if (!straight) return;
-    for (int32_t p = 0; p < q->n_rows; p++)
-        out[p] -= sums[(int64_t)straight[p] * lanes + q->sorted_level[p]];
+                                double *restrict out, int lanes, int down) {
+    int32_t n_lanes = q->n_levels - 1;
+    for (int32_t p = 0; p < q->n_rows; p++) {
+        int32_t lane = q->sorted_level[p] - down, none = lane < 0 || lane >= n_lanes;
+        double sum = sums[(int64_t)window[p] * lanes + (none ? 0 : lane)];
+        if (straight) sum -= sums[(int64_t)straight[p] * lanes + (none ? 0 : lane)];
+        out[p] = none ? 0.0 : sum;
+    }
 }
 
 RP_INLINE void rp_weighted_lanes(const rp_query *q, const double *value, double *sums, double *out,
                                  int lanes, int down) {
     rp_fill_weighted(q, value, sums, lanes, down);
-    if (down) rp_read_weighted(q, sums, q->begin, q->straight_begin, out, lanes);
-    else rp_read_weighted(q, sums, q->end, q->straight_end, out, lanes);
+    if (down) rp_read_weighted(q, sums, q->begin, q->straight_begin, out, lanes, 1);
+    else rp_read_weighted(q, sums, q->end, q->straight_end, out, lanes, 0);
 }
 
 /* The same by trees, one of values and one of values times their heights. */
@@ -91,7 +102,7 @@ RP_INLINE void rp_weighted_side(const rp_query *q, const double *value, const do
                                 const double *of_row, const rp_workspace *space,
                                 double *restrict out, int down) {
     double *restrict weighted = space->weighted;
-    int lanes = rp_lanes(q->n_levels);
+    int lanes = rp_weighted_lane_count(q->n_levels);
     for (int32_t p = 0; p < q->n_rows; p++)
         weighted[p] = of_partner ? of_partner[p] * value[p] : value[p];
     if (lanes == 4) rp_weighted_lanes(q, weighted, space->sums, out, 4, down);
@@ -107,6 +118,24 @@ RP_CLONES static void rp_weighted_sums(const rp_query *q, const double *value,
     const rp_weights *w = &q->weights;
     rp_weighted_side(q, value, w->sorted_winner, w->sorted_loser, space, above, 0);
     rp_weighted_side(q, value, w->sorted_loser, w->sorted_winner, space, below, 1);
+}
+
+/* The same of values that have no sign, which may cancel. */
+RP_INLINE void rp_weighted_value_sums(const rp_query *q, const double *value,
+                                      const rp_workspace *space, double *restrict above,
+                                      double *restrict below) {
+    const double *restrict own = q->weights.sorted_winner;
+    if (!own || own != q->weights.sorted_loser || q->weights.height || !rp_lanes(q->n_levels)) {
+        rp_weighted_sums(q, value, space, above, below);
+        return;
+    }
+    double *restrict weighted = space->weighted;
+    for (int32_t p = 0; p < q->n_rows; p++) weighted[p] = own[p] * value[p];
+    rp_sums(q, weighted, space->sums, above, below);
+    for (int32_t p = 0; p < q->n_rows; p++) {
+        above[p] *= own[p];
+        below[p] *= own[p];
+    }
 }
 
 /* What the pairs of every row within the query's windows count. */
@@ -136,7 +165,7 @@ RP_CLONES static void rp_weighted_laplacian(const rp_query *q, const double *z,
                                             const rp_workspace *space, double *out) {
     int32_t n = q->n_rows;
     for (int32_t p = 0; p < n; p++) space->value[p] = z[q->order[p]];
-    rp_weighted_sums(q, space->value, space, space->above, space->below);
+    rp_weighted_value_sums(q, space->value, space, space->above, space->below);
     for (int32_t p = 0; p < n; p++)
         out[q->order[p]] = q->weight
             * (q->weights.count[p] * space->value[p] - (space->above[p] + space->below[p]));

@@ -71,6 +71,9 @@ def add_prepare(commands: Any, common: argparse.ArgumentParser) -> None:
     add_qid_argument(parser)
     parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
     parser.add_argument(
+        "--document-weight", metavar="COLUMN", help="column of a weight for each row"
+    )
+    parser.add_argument(
         "--feature",
         action="append",
         metavar="COLUMN",
@@ -116,6 +119,7 @@ def _prepare(args: argparse.Namespace) -> int:
             label=args.label,
             qid=args.qid,
             weight=args.weight,
+            document_weight=args.document_weight,
             features=args.feature,
             n_features=args.n_features,
             **notation(args),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rankplug.runner import Observer
     from rankplug.tuning import TuneResult
 
-_ROLES = ("label", "qid", "weight")
+_ROLES = ("label", "qid", "weight", "document_weight")
 
 
 def load(args: argparse.Namespace, more: Iterable[str] = ()) -> Recipe:
@@ -58,6 +58,9 @@ def add_role_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--qid", metavar="COLUMN", help="column of the query ids (default: qid)")
     parser.add_argument("--weight", metavar="COLUMN", help="column of the query weights")
+    parser.add_argument(
+        "--document-weight", metavar="COLUMN", help="column of a weight for each row"
+    )
     add_notation_arguments(parser)
 
 

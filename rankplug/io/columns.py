@@ -34,6 +34,7 @@ class Columns(NamedTuple):
     names: tuple[str, ...]
     categories: Categories
     kept: Any = None
+    document_weight: NDArray[np.float64] | None = None
 
 
 class Known(NamedTuple):
@@ -165,11 +166,13 @@ def query_roles(
     features: Sequence[str] | None,
     like: Sequence[str] | None,
     shown: Sequence[str] = (),
+    document_weight: str | None = None,
 ) -> Roles:
     """Roles of the columns of query-document data; see `rankplug.read_data`."""
     label = label or DEFAULT_LABEL
     qid = find_query_column(names, qid, features)
     roles = [("label", label), ("qid", qid), ("weight", weight)]
+    roles += [("document_weight", document_weight)]
     used = [name for _, name in roles if name is not None]
     wrong = [
         _unknown([name], names, f"{role}=...")
@@ -177,12 +180,14 @@ def query_roles(
         if name is not None and name not in names
     ]
     if len(set(used)) < len(used):
-        wrong.append("label, qid and weight must be different columns")
+        several = "label, qid and weight" if document_weight is None else "label, qid and weights"
+        wrong.append(f"{several} must be different columns")
     chosen, more = _features(names, set(used), features, like)
     missing = [name for name in shown if name not in names]
     wrong += [_unknown(missing, names, "shown=[...]")] if missing else []
     _raise_all(wrong + more)
-    return Roles(chosen, (label,), qid, weight, kept=tuple(dict.fromkeys(shown)))
+    kept = tuple(dict.fromkeys(shown))
+    return Roles(chosen, (label,), qid, weight, kept=kept, document_weight=document_weight)
 
 
 def find_query_column(
@@ -283,7 +288,10 @@ def _read(
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     features = read.matrix
-    weight = None if roles.weight is None else tables.to_matrix(table, [roles.weight])[:, 0]
+    weight, document_weight = (
+        None if name is None else tables.to_matrix(table, [name])[:, 0]
+        for name in (roles.weight, roles.document_weight)
+    )
     if dtype is not None:
         with np.errstate(over="ignore"):  # reported as infinite values later
             features = features.astype(dtype, copy=False)
@@ -295,6 +303,7 @@ def _read(
         tuple(read.names),
         read.categories,
         table.select(list(roles.kept)) if roles.kept else None,
+        document_weight,
     )
 
 
@@ -349,4 +358,5 @@ def _concatenate(files: Sequence[InputFile], parts: Sequence[Columns]) -> Column
         first.names,
         together,
         None if first.kept is None else kept,
+        join([part.document_weight for part in parts]),
     )

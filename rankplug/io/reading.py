@@ -41,6 +41,7 @@ def read_data(
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
+    document_weight: str | None = None,
     features: Sequence[str] | None = None,
     shown: Sequence[str] | None = None,
     n_features: int | None = None,
@@ -74,6 +75,8 @@ def read_data(
     label, qid, weight : str, optional
         Columns of a table that hold relevance ("label" if omitted), query id ("qid" if omitted
         and there is one) and query weight (none if omitted).
+    document_weight : str, optional
+        Column of a table that holds a weight for each row, as of `RankingData.from_arrays`.
     features : sequence of str, optional
         Columns of a table that hold features; all others if omitted.
     shown : sequence of str, optional
@@ -112,23 +115,31 @@ def read_data(
     form = _Form.of(n_features, like, dense, dtype)
     files, format_, notation = _open_files(path, format, like, zero_based, separator, decimal)
     if format_ == "svmlight":
-        refuse_unfit(format_, label=label, qid=qid, weight=weight, features=features, shown=shown)
+        of_tables = ("label", "qid", "weight", "document_weight", "features", "shown")
+        refuse_unfit(format_, **{name: given[name] for name in of_tables})
         companions = find_companions(files, format_)
         X, relevance, ids, weights = form.read_text(files, companions)
         data = _ranking_data(companions, X, relevance, ids, weights, form.feature_names)
         ids_column = None if ids is None else DEFAULT_QID
         return data.with_facts(query_column=ids_column, zero_based=bool(notation.zero_based))
     refuse_unfit(format_, n_features=n_features)
-    named: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
+    names = ("label", "qid", "weight", "document_weight")
+    named: dict[str, Any] = {name: given[name] for name in names}
     like_names = form.feature_names
     choose = partial(
         query_roles, **named, features=features, like=like_names, shown=tables.listed(shown or ())
     )
     companions = find_companions(files, format_)
     roles, columns = read_columns(files, format_, choose, form.dtype, form.known, companions)
-    X, relevance = form.shape(columns.features), columns.relevance[:, 0]
     data = _ranking_data(
-        companions, X, relevance, columns.ids, columns.weight, columns.names, columns.categories
+        companions,
+        form.shape(columns.features),
+        columns.relevance[:, 0],
+        columns.ids,
+        columns.weight,
+        columns.names,
+        columns.categories,
+        columns.document_weight,
     )
     ids_column = roles.ids or (None if columns.ids is None else DEFAULT_QID)
     kept = columns.kept
@@ -308,6 +319,7 @@ def _ranking_data(
     weight: NDArray[np.float64] | None,
     feature_names: Sequence[str] | None,
     categories: Categories | None = None,
+    document_weight: NDArray[np.float64] | None = None,
 ) -> RankingData:
     told = [str(one.weights_file) for one in companions if one.weights_file is not None]
     try:
@@ -316,6 +328,7 @@ def _ranking_data(
             relevance,
             ids,
             sample_weight=weight,
+            document_weight=document_weight,
             feature_names=feature_names,
             categories=categories,
         )

@@ -17,7 +17,7 @@ from rankplug.io.files import InputFile
 class Roles:
     """Names of columns by what they hold.
 
-    `features`, `relevance` and `weight` hold numbers, `ids` (of queries or classes) numbers or
+    `features`, `relevance` and both weights hold numbers, `ids` (of queries or classes) numbers or
     text, and columns that are `kept` are passed on, whatever they hold. Features may be missing
     and, with `partial`, relevance. Those that are `free` may hold anything, and are read as they
     are.
@@ -30,12 +30,13 @@ class Roles:
     partial: bool = False
     kept: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
+    document_weight: str | None = None
 
     @property
     def complete_numbers(self) -> tuple[str, ...]:
         """Columns in which every value must be a finite number."""
-        weight = () if self.weight is None else (self.weight,)
-        return (*(() if self.partial else self.relevance), *weight)
+        weights = (name for name in (self.weight, self.document_weight) if name is not None)
+        return (*(() if self.partial else self.relevance), *weights)
 
     @property
     def partial_numbers(self) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ def compare(
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
+    document_weight: str | None = None,
     drop: str | Sequence[str] = (),
     solvers: Solvers | None = None,
     metrics: str | Sequence[str] = (),
@@ -99,6 +100,8 @@ def compare(
         Columns of the relevance and of the query; "label" and "qid" if omitted.
     weight : str, optional
         Column of the query weight.
+    document_weight : str, optional
+        Column of a weight for each row, for solvers that take such.
     drop : str or sequence of str
         Columns that are no features.
     solvers : iterable of str or Solver, or mapping of them by name, optional
@@ -147,8 +150,9 @@ def compare(
     entries = None if solvers is None else _entries(solvers)
     canonical = tuple(dict.fromkeys(map(str, parse_metrics(metrics).values())))
     source = data if from_file else _FRAME
+    roles: dict[str, Any] = {"label": label, "qid": qid, "weight": weight}
     start = first_recipe(
-        source, "recipe.yaml", table=table, label=label, qid=qid, weight=weight, drop=drop
+        source, "recipe.yaml", table=table, **roles, document_weight=document_weight, drop=drop
     )
     with _output_folder(output, name) as folder, _kept(table, folder):
         recipe = parse_recipe(

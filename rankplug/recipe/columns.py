@@ -220,6 +220,7 @@ def choose_columns(
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
+    document_weight: str | None = None,
     drop: Iterable[str] = (),
     ids: Iterable[str] = (),
 ) -> Choice:
@@ -236,6 +237,8 @@ def choose_columns(
         The columns "label" and "qid" if omitted.
     weight : str, optional
         Column of the query weight.
+    document_weight : str, optional
+        Column of a weight for each row.
     drop : iterable of str
         No features.
     ids : iterable of str
@@ -254,7 +257,8 @@ def choose_columns(
     if label is None or qid is None:
         raise DataError(_propose(columns, label, qid))
     drop, ids = tables.listed(drop), tables.listed(ids)
-    single = [label, qid, *([] if weight is None else [weight]), *ids]
+    weights = [name for name in (weight, document_weight) if name is not None]
+    single = [label, qid, *weights, *ids]
     roles = [*single, *drop]
     tables.require_present(roles, names)
     tables.require_single(single, names)

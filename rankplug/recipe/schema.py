@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from rankplug.data import ScaleName
+from rankplug.data import QueryWeight, ScaleName
 from rankplug.io import FORMATS
 from rankplug.recipe.clicks import Clicks, LearnFrom
 from rankplug.recipe.sections import DESCRIPTIONS, Nothing, Section
@@ -82,6 +82,11 @@ class _Columns(Section):
     """Column of a table that holds the query; "qid" if left out."""
     weight: Line | None = None
     """Column of a table that holds the query weight."""
+    document_weight: Line | None = None
+    """Column of a table that holds a weight for each row, for solvers that take such."""
+    query_weight: QueryWeight | None = None
+    """Weights of the training queries that are made of their relevance: ``inverse-idcg`` is one
+    over the DCG of their best order."""
     features: Features | None = None
     """Columns of a table that hold features, or ``auto``: those that can be features, see
     `rankplug.recipe.choose_columns`, and a line is printed for each of the others. If left out:

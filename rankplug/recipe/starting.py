@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ def first_recipe(
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
+    document_weight: str | None = None,
     drop: Sequence[str] = (),
     notation: Notation | None = None,
 ) -> Start:
@@ -54,7 +55,7 @@ def first_recipe(
         Where the recipe is going to stand: the path of `data` in it is relative to its folder.
     table : pyarrow.Table, optional
         What stands in the file, or is going to: it is not read again.
-    label, qid, weight : str, optional
+    label, qid, weight, document_weight : str, optional
         Columns of a table.
     drop : sequence of str
         Columns that are no features.
@@ -76,18 +77,20 @@ def first_recipe(
     elif not path.is_dir():
         format_ = InputFile(path, notation).find_format()
         notation.refuse_unfit(format_)
-    given = {"--label": label, "--qid": qid, "--weight": weight}
+    weights = {"weight": weight, "document_weight": document_weight}
+    given = {"--label": label, "--qid": qid}
+    given |= {f"--{role.replace('_', '-')}": column for role, column in weights.items()}
     if format_ in (None, "svmlight"):
         named = [option for option, column in given.items() if column is not None]
         if named:
             raise DataError(f"{path}: {', '.join(named)}: the data have no columns, leave it out")
-        return Start("\n".join(_text(path, Path(recipe), None, weight, notation)), ())
-    roles: dict[str, Any] = {"label": label, "qid": qid, "weight": weight, "drop": drop}
+        return Start("\n".join(_text(path, Path(recipe), None, {}, notation)), ())
+    roles: dict[str, Any] = {"label": label, "qid": qid, **weights, "drop": drop}
     if table is None:
         choice, notation = choose_in_file(path, str(format_), notation, **roles)
     else:
         choice = choose_columns(table, **roles)
-    text = "\n".join(_text(path, Path(recipe), choice, weight, notation))
+    text = "\n".join(_text(path, Path(recipe), choice, weights, notation))
     return Start(text, choice_in_words(path, choice))
 
 
@@ -158,7 +161,11 @@ def is_data(source: str | os.PathLike[str]) -> bool:
 
 
 def _text(
-    path: Path, recipe: Path, choice: Choice | None, weight: str | None, notation: Notation
+    path: Path,
+    recipe: Path,
+    choice: Choice | None,
+    weights: Mapping[str, str | None],
+    notation: Notation,
 ) -> Iterator[str]:
     command = shlex.quote(str(recipe))
     yield f"# Rank the rows of each query in {path.name!r}."
@@ -175,7 +182,7 @@ def _text(
         if value:
             yield f"  {key}: {'true' if value is True else scalar(value)}"
     if choice is not None:
-        yield from _columns(choice, weight)
+        yield from _columns(choice, weights)
     yield "  # Shares of the queries; the rest is for training. Or name three files instead of one:"
     yield "  # train, valid and test."
     yield "  split: {valid: 0.2, test: 0.2}"
@@ -193,10 +200,10 @@ def _text(
     yield from _solvers(choice)
 
 
-def _columns(choice: Choice, weight: str | None) -> Iterator[str]:
+def _columns(choice: Choice, weights: Mapping[str, str | None]) -> Iterator[str]:
     by_name = {column.name: column for column in choice.columns}
     roles = {"label": choice.label, "qid": choice.qid}
-    roles |= {} if weight is None else {"weight": weight}
+    roles |= {role: name for role, name in weights.items() if name is not None}
     rows = [(f"  {role}: {scalar(name)}", str(by_name[name])) for role, name in roles.items()]
     queries = by_name[choice.qid]
     rows[1] = rows[1][0], f"{queries.n_distinct:,} queries in {queries.n_rows:,} rows"

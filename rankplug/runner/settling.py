@@ -53,7 +53,8 @@ def settle_columns(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
             raise DataError(f"{path} has no columns that display could name: give a table")
         return recipe, ()
     if data.features == "auto" or (data.features is None and isinstance(data, OneFile)):
-        roles = {"label": data.label, "qid": data.qid, "weight": data.weight}
+        named = ("label", "qid", "weight", "document_weight")
+        roles = {role: getattr(data, role) for role in named}
         choice, notation = choose_in_file(
             path, format_, notation, **roles, drop=data.drop, ids=data.id
         )
@@ -109,7 +110,8 @@ def _without_dropped(
 ) -> Files | OneFile:
     """The files with the features named that are left without `drop`, `id` and texts to display."""
     tables.require_present((*data.drop, *data.id), names)
-    roles = {data.label or DEFAULT_LABEL, data.qid or DEFAULT_QID, data.weight}
+    weights = {data.weight, data.document_weight}
+    roles = {data.label or DEFAULT_LABEL, data.qid or DEFAULT_QID, *weights}
     gone = roles | {*data.drop, *data.id}
     features = data.features or tuple(name for name in names if name not in gone | {*texts})
     both = [name for name in features if name in gone]

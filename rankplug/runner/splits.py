@@ -58,7 +58,11 @@ def _checked(splits: dict[str, Data], recipe: Recipe) -> dict[str, Data]:
     for name in recipe.metrics:
         for split, data in splits.items():
             _check_metric(name, split, data)
-    return splits
+    weight = getattr(recipe.data, "query_weight", None)
+    train = splits["train"]
+    if weight is None or not isinstance(train, RankingData):
+        return splits
+    return {**splits, "train": train.weigh_queries(weight)}
 
 
 def describe(data: Data) -> str:
@@ -122,6 +126,7 @@ def _load(source: Dataset | Files | OneFile) -> dict[str, Data]:
         "label": source.label,
         "qid": source.qid,
         "weight": source.weight,
+        "document_weight": source.document_weight,
         "features": source.features,
         "zero_based": source.zero_based,
         "separator": source.separator,

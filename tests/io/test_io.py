@@ -625,10 +625,19 @@ def test_the_last_end_of_a_name_says_what_is_between_the_cells(tmp_path, name, t
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 def test_names_and_weights_are_written(tmp_path, suffix):
     data = RankingData.from_arrays(
-        np.eye(2), [1, 0], ["a, b", "c"], sample_weight=[2, 3], feature_names=["u v", "w"]
+        np.eye(2),
+        [1, 0],
+        ["a, b", "c"],
+        sample_weight=[2, 3],
+        document_weight=[0.1, 1e-6],
+        feature_names=["u v", "w"],
     )
     write_data(data, tmp_path / f"data.{suffix}")
-    again = read_data(tmp_path / f"data.{suffix}", weight="weight")
+    roles = {"weight": "weight", "document_weight": "document_weight"}
+    again = read_data(tmp_path / f"data.{suffix}", **roles)
+    both = read_data([tmp_path / f"data.{suffix}"] * 2, **roles)
+    np.testing.assert_array_equal(again.document_weight, [0.1, 1e-6])
+    np.testing.assert_array_equal(both.document_weight, [0.1, 0.1, 1e-6, 1e-6])
     assert again.feature_names == data.feature_names
     assert again.query_ids.tolist() == ["a, b", "c"]
     np.testing.assert_array_equal(again.query_weight, [2, 3])
@@ -646,6 +655,7 @@ def make(X=None, qid=(1, 2), **kwargs):
         (make(qid=("a b", "c")), "data.txt", DataError, "query id 'a b' .* holds a blank"),
         (make(qid=("a#", "c")), "data.txt", DataError, "query id 'a#'"),
         (make(sample_weight=[1, 2]), "data.txt", DataError, "cannot hold query weights"),
+        (make(document_weight=[1, 2]), "data.txt", DataError, "cannot hold document weights"),
         (make(sparse.eye_array(2)), "data.csv", DataError, "write svmlight text"),
         (make(feature_names=["qid", "x"]), "data.csv", DataError, "features called qid"),
     ],

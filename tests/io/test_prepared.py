@@ -41,7 +41,8 @@ def assert_same(found, expected):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(dense(found.X), dense(expected.X))
-    for name in ("relevance", "query_ptr", "query_ids", "query_weight", "order"):
+    names = ("relevance", "query_ptr", "query_ids", "query_weight", "document_weight", "order")
+    for name in names:
         one, other = getattr(found, name), getattr(expected, name)
         assert (one is None) == (other is None), name
         if other is not None:
@@ -74,6 +75,7 @@ def frames(draw):
     frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(d)])
     frame["label"], frame["qid"] = rng.integers(0, 4, n), ids
     frame["weight"] = frame["qid"].map({name: float(i) for i, name in enumerate(names)})
+    frame["own"] = rng.integers(0, 5, n) / 4.0
     cuts = np.sort(rng.integers(0, n + 1, draw(st.integers(0, 2))))
     return [part for part in np.split(np.arange(n), cuts) if len(part)], frame
 
@@ -84,7 +86,7 @@ def write_files(folder, rows, frame, kind):
         file = folder / f"{number}.{kind}"
         table = frame.iloc[part]
         if kind.startswith("svm"):
-            text = "".join(svmlight_line(row, frame.columns[:-3]) for _, row in table.iterrows())
+            text = "".join(svmlight_line(row, frame.columns[:-4]) for _, row in table.iterrows())
             data = text.encode()
             file.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
         elif kind.startswith("csv"):
@@ -114,13 +116,14 @@ def svmlight_line(row, names):
 def test_the_folder_is_the_files(made, kind, dense, dtype, weighted, size):
     arguments = {"dense": dense, "dtype": dtype}
     if not kind.startswith("svm"):
-        names = list(made[1].columns[:-3])
+        names = list(made[1].columns[:-4])
         arguments |= {"features": names, "weight": "weight" if weighted else None}
+        arguments |= {"document_weight": "own"} if weighted else {}
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         take_small_steps(patch, size)
         folder = Path(name)
         files = write_files(folder, *made, kind)
-        if kind.startswith("svm") and not made[1].iloc[:, :-3].to_numpy().any():
+        if kind.startswith("svm") and not made[1].iloc[:, :-4].to_numpy().any():
             with pytest.raises(DataError, match="no features"):
                 prepare(files, folder / "data", **arguments)
             return
@@ -139,7 +142,8 @@ def check_shards(prepared, expected):
         part = expected.take_queries(np.arange(*span.queries))
         assert span.rows == (position, position + shard.n_samples)
         np.testing.assert_array_equal(dense(shard.X), dense(part.X))
-        for name in ("relevance", "query_ptr", "query_ids", "query_weight"):
+        names = ("relevance", "query_ptr", "query_ids", "query_weight", "document_weight")
+        for name in names:
             np.testing.assert_array_equal(getattr(shard, name), getattr(part, name))
         position += shard.n_samples
     assert position == expected.n_samples

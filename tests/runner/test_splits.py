@@ -64,7 +64,7 @@ def test_features_unseen_in_training_are_an_error(tmp_path):
 
 
 def test_roles_name_columns(tmp_path):
-    (tmp_path / "train.csv").write_text("q,grade,w,a,b,c\nx,1,2,5,6,7\nx,0,2,8,9,1\n")
+    (tmp_path / "train.csv").write_text("q,grade,w,a,b,c,d\nx,1,2,5,6,7,0.5\nx,0,2,8,9,1,0\n")
     files = Files(
         tmp_path / "train.csv",
         tmp_path / "train.csv",
@@ -73,9 +73,14 @@ def test_roles_name_columns(tmp_path):
         label="grade",
         qid="q",
         weight="w",
+        document_weight="d",
+        query_weight="inverse-idcg",
         features=("c", "a"),
     )
-    for part in load_splits(recipe(files)).values():
+    splits = load_splits(recipe(files))
+    assert splits["train"].query_weight.tolist() == [2]  # the best order has a DCG of 1
+    for part in splits.values():
+        assert part.document_weight.tolist() == [0.5, 0]
         assert part.feature_names == ("c", "a")
         assert part.X.tolist() == [[7, 5], [1, 8]]
         assert part.relevance.tolist() == [1, 0]

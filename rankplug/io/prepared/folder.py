@@ -70,6 +70,9 @@ class PreparedFolder:
             self.scaling,
             manifest.arguments.get("qid"),
             zero_based=bool(manifest.arguments.get("zero_based", False)),
+            document_weight=(
+                self._array("document_weight") if "document_weight" in manifest.arrays else None
+            ),
         )
         return data.noting_missing(manifest.missing)
 
@@ -97,6 +100,7 @@ class PreparedFolder:
             scaling=data.scaling,
             query_column=data.query_column,
             zero_based=data.zero_based,
+            document_weight=None if data.document_weight is None else data.document_weight[rows],
         )
         return part if self.manifest.missing else part.noting_missing(False)
 
@@ -183,6 +187,9 @@ def _find_invalid(folder: PreparedFolder) -> Iterator[str]:
         wrong = np.isinf(values) if folder.manifest.missing else ~np.isfinite(values)
         if wrong.any() or not np.isfinite(data.relevance).all():
             yield f"shard {number} holds values that are not finite"
+        weight = data.document_weight
+        if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
+            yield f"shard {number} holds weights of rows that cannot be"
         if values is not X and not _is_canonical(X):
             yield f"the indices of shard {number} are not those of a sparse matrix"
 

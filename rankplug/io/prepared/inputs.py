@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rankplug.data import Matrix, as_matrix, read_features, tables
 from rankplug.data.queries import query_id_vector
+from rankplug.data.row_weights import document_weights
 from rankplug.exceptions import DataError
 from rankplug.io.columns import open_table, require_one_weight
 from rankplug.io.companions import find_companions
@@ -75,6 +76,7 @@ class Piece(NamedTuple):
     weight: NDArray[np.float64] | None
     end: Position
     read: float
+    document_weight: NDArray[np.float64] | None = None
 
 
 class Input(ABC):
@@ -236,7 +238,15 @@ class TableInput(Input):
                     else tables.to_matrix(table, [weight])[:, 0].astype(float),
                     position,
                     fraction,
+                    self._document_weight(file, table),
                 )
+
+    def _document_weight(self, file: InputFile, table: Any) -> NDArray[np.float64] | None:
+        if self.roles.document_weight is None:
+            return None
+        weight = tables.to_matrix(table, [self.roles.document_weight])[:, 0]
+        with _naming(file):
+            return document_weights(weight, table.num_rows, None)
 
     def _matrix(self, features: NDArray[Any]) -> Matrix:
         from scipy import sparse

@@ -27,7 +27,12 @@ from rankplug.io.svmlight import TextPosition
 
 _STATE = "state.json"
 _LOCK = "lock"
-_NOT_IN_THE_FIRST = ("zero_based", "separator", "decimal")  # arguments that 0.1 did not have
+_NOT_IN_THE_FIRST = (
+    "zero_based",
+    "separator",
+    "decimal",
+    "document_weight",
+)  # arguments that 0.1 did not have
 _FIRST_FILES = {_LOCK, f"{_STATE}.tmp"}
 
 
@@ -48,6 +53,7 @@ class Arguments:
     zero_based: bool = False
     separator: str | None = None
     decimal: Literal[".", ","] | None = None
+    document_weight: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The arguments as JSON has them; of those that 0.1 did not know, only what is given."""

@@ -37,6 +37,7 @@ TYPES = {
     "query_ptr": r"<i8",
     "query_ids": r"[<|][iufbUSmM]\d+(\[\w+\])?",
     "query_weight": r"<f8",
+    "document_weight": r"<f8",
     "order": r"<i8",
     "factor": r"<f8",
     "shift": r"<f8",
@@ -203,7 +204,7 @@ class Manifest(_Strict):
             needed.add("factor")
         if self.scale in ("standard", "minmax"):
             needed.add("shift")
-        right = needed <= set(self.arrays) <= needed | {"query_weight", "order"}
+        right = needed <= set(self.arrays) <= needed | {"query_weight", "document_weight", "order"}
         _require(right, "arrays are missing or do not belong there")
         for name, array in self.arrays.items():
             right = array.shape == shapes[name]
@@ -221,6 +222,7 @@ def array_shapes(n: int, q: int, d: int, v: int) -> dict[str, tuple[int, ...]]:
         "query_ptr": (q + 1,),
         "query_ids": (q,),
         "query_weight": (q,),
+        "document_weight": (n,),
         "order": (n,),
         "factor": (d,),
         "shift": (d,),

@@ -64,6 +64,7 @@ def prepare(
     label: str | None = None,
     qid: str | None = None,
     weight: str | None = None,
+    document_weight: str | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
     zero_based: bool = False,
@@ -94,7 +95,9 @@ def prepare(
         appearance.
     output : path
         The folder to make.
-    format, label, qid, weight, features, n_features, zero_based, separator, decimal, dense, dtype
+    format, label, qid, weight, document_weight, features, n_features
+        As for `rankplug.read_data`.
+    zero_based, separator, decimal, dense, dtype
         As for `rankplug.read_data`.
     scale : "none", "standard", "minmax" or "maxabs"
         Scaling of each feature, as in a recipe; the folder keeps it, and models trained from the
@@ -141,6 +144,7 @@ def prepare(
         zero_based=zero_based,
         separator=separator,
         decimal=decimal,
+        document_weight=document_weight,
     )
     _require_fitting(arguments)
     target = Path(os.path.abspath(output))
@@ -163,7 +167,7 @@ def prepare(
 
 def _require_fitting(arguments: Arguments) -> None:
     """Raise `ParameterError` if arguments do not fit the format or each other."""
-    columns = ("label", "qid", "weight", "features")
+    columns = ("label", "qid", "weight", "document_weight", "features")
     unfit = columns if arguments.format == "svmlight" else ("n_features",)
     refuse_unfit(arguments.format, **{name: getattr(arguments, name) for name in unfit})
     scale = arguments.scale
@@ -196,7 +200,7 @@ def _open_input(files: Sequence[InputFile], arguments: Arguments) -> Input:
         return TextInput(
             files, dtype or np.dtype(np.float64), arguments.dense, arguments.n_features
         )
-    names = ("label", "qid", "weight", "features")
+    names = ("label", "qid", "weight", "document_weight", "features")
     choose = partial(query_roles, **{name: getattr(arguments, name) for name in names}, like=None)
     roles = common_roles(files, arguments.format, choose)
     return TableInput(files, dtype, arguments.dense, arguments.format, roles)

@@ -42,6 +42,8 @@ def append_piece(files: GrowingFiles, state: State, piece: Piece) -> State:
         files.append("rows/values.npy", X.data)
         files.append("rows/columns.npy", X.indices.astype(_COLUMN, copy=False))
     files.append("rows/relevance.npy", piece.relevance)
+    if piece.document_weight is not None:
+        files.append("rows/document_weight.npy", piece.document_weight)
     parts = [*state.parts]
     if parts and parts[-1][:2] == (dense, n_columns):
         n_rows += parts.pop()[2]

@@ -53,9 +53,11 @@ def arrange(job: Job, state: State, raw: RawRows, order: Order) -> State:
     folder = job.folder / _FOLDER
     folder.mkdir(exist_ok=True)
     scaling = _fit_or_load_scaling(job, state, raw, folder)
-    relevance = np.memmap(
-        job.folder / "rows" / "relevance.npy", dtype=np.float64, mode="r", offset=HEADER_BYTES
-    )
+    of_rows = {
+        path.name: np.memmap(path, dtype=np.float64, mode="r", offset=HEADER_BYTES)
+        for name in ("relevance", "document_weight")
+        if (path := job.folder / "rows" / f"{name}.npy").exists()
+    }
     with (
         GrowingFiles(job.folder, state.sizes) as files,
         job.bar("arranging", "row", raw.n_rows, state.arranged) as bar,
@@ -64,7 +66,8 @@ def arrange(job: Job, state: State, raw: RawRows, order: Order) -> State:
             rows = order.rows(begin, end)
             X = raw.take(rows)
             _append(files, X if scaling is None else scaling.apply(X), raw)
-            files.append(f"{_FOLDER}/relevance.npy", relevance[rows])
+            for name, values in of_rows.items():
+                files.append(f"{_FOLDER}/{name}", values[rows])
             if order.moves:
                 files.append(f"{_FOLDER}/order.npy", rows)
             state = replace(state, arranged=end)
