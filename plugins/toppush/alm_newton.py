@@ -1,12 +1,12 @@
 """TopPush by an augmented Lagrangian, each minimised by semismooth Newton steps.
 
-    minimise over w, t   lam/2 |w|^2 + sum_i p_i max(0, 1 + t_q(i) - w.x_i)^2
+    minimise over w, t   lam/2 |w|^2 + sum_i p_i l(t_q(i) - w.x_i)
     subject to           (w.x_j - t_q) over the negatives j of q  in  cone_q      for every query q
 
 where cone_q holds the vectors whose mean of the k highest is at most 0. With `project` onto the
 polar cone, multipliers u and a penalty sigma,
 
-    Phi(w, t) = lam/2 |w|^2 + sum_i p_i max(0, 1 + t - w.x_i)^2 + 1/(2 sigma) |project(v)|^2
+    Phi(w, t) = lam/2 |w|^2 + sum_i p_i l(t - w.x_i) + 1/(2 sigma) |project(v)|^2
     v = u + sigma (X- w - t),      u <- project(v),     sigma <- growth * sigma.
 
 Only positives with a loss and negatives with a multiplier enter the Hessian. Each t_q is
@@ -132,9 +132,8 @@ class _State:
     def differentiate(self) -> None:
         """Gradient of Phi and what its Hessian needs; one pass over the features."""
         problem = self.problem
-        slack = 1.0 + problem.of_positives(self.t) - self.pos_scores
-        self.slack = slack
-        self.a = 2.0 * problem.weight * np.maximum(slack, 0.0)
+        self.slack = problem.arguments(self.t, self.pos_scores)
+        self.a = problem.loss.slopes(problem.weight, self.slack)
         shifted = self.neg_scores - problem.of_negatives(self.t)
         self.b, self.face = project(
             self.multipliers + self.sigma * shifted, problem.neg_ptr, problem.top_k
@@ -167,7 +166,8 @@ class _State:
 
     def newton_step(self) -> tuple[float, float]:
         """Move along the Newton direction; its length and the squared decrement."""
-        system = NewtonSystem(self.problem, self.lam, self.slack > 0, self.sigma, self.face)
+        curvature = self.problem.loss.curvatures(self.problem.weight, self.slack)
+        system = NewtonSystem(self.problem, self.lam, curvature, self.sigma, self.face)
         dw, dt = system.solve(self.gradient, self.t_gradient)
         self.n_passes += system.n_passes
         decrement = -float(self.gradient @ dw + self.t_gradient @ dt)
@@ -199,12 +199,11 @@ class _Line:
     def slope(self, length: float) -> float:
         """Derivative of Phi."""
         state, problem = self._state, self._problem
-        slack = np.maximum(0.0, state.slack + length * self._pos_slope)
+        slopes = problem.loss.slopes(problem.weight, state.slack + length * self._pos_slope)
         argument = self._argument + length * state.sigma * self._neg_slope
         projected, _ = project(argument, problem.neg_ptr, problem.top_k)
         regulariser = state.lam * (self._w_dw + length * self._dw_dw)
-        loss = 2.0 * float((problem.weight * slack) @ self._pos_slope)
-        return regulariser + loss + float(projected @ self._neg_slope)
+        return regulariser + float(slopes @ self._pos_slope) + float(projected @ self._neg_slope)
 
     def minimise(self, decrement: float) -> float:
         """A length at which the slope, ``-decrement`` at 0, is small: the rule of false position.

@@ -1,7 +1,8 @@
 """The Newton system of the augmented Lagrangian of TopPush, with t eliminated.
 
-With c_i = 2 p_i for positives that have a loss, sigma the penalty and F the projection onto the
-span of the face of the cone, the Hessian of Phi is, at a direction (v, s),
+With c_i the curvature of the loss of a positive (2 p_i or 0 for the squared hinge), sigma the
+penalty and F the projection onto the span of the face of the cone, the Hessian of Phi is, at a
+direction (v, s),
 
     1/2 lam |v|^2 + 1/2 sum_i c_i (x_i.v - s_q(i))^2 + sigma/2 |F (X- v - s)|^2.
 
@@ -37,27 +38,26 @@ class NewtonSystem:
     ----------
     problem : TopProblem
     lam : float
-    active : bool array of shape (m,)
-        Positives with a loss.
+    curvature : float64 array of shape (m,)
+        That of the loss of each positive.
     sigma : float64 array of shape (n,)
     face : Face
     """
 
     def __init__(
-        self, problem: TopProblem, lam: float, active: NDArray[np.bool_], sigma: Vector, face: Face
+        self, problem: TopProblem, lam: float, curvature: Vector, sigma: Vector, face: Face
     ) -> None:
         self._problem, self._lam, self._face, self._sigma = problem, lam, face, sigma
-        pos_places = np.flatnonzero(active)
+        pos_places = np.flatnonzero(curvature)
         neg_places = np.flatnonzero(face.free | face.capped)
         self._pos = _Active(problem.positives, pos_places, problem.pos_ptr)
         self._neg = _Active(problem.negatives, neg_places, problem.neg_ptr)
-        self._c = 2.0 * problem.weight[pos_places]
+        self._c = curvature[pos_places]
         ones = sigma * face.project(np.ones(len(sigma)))
-        response = problem.sum_positives(np.where(active, 2.0 * problem.weight, 0.0))
-        response = response + problem.sum_negatives(ones)
+        response = problem.sum_positives(curvature) + problem.sum_negatives(ones)
         self._response = np.where(response > 0, response, 1.0)
         self._coupled = ones[neg_places]
-        n_rows = len(active) + len(sigma)
+        n_rows = len(curvature) + len(sigma)
         self._share = (len(pos_places) + len(neg_places)) / n_rows
         self.n_passes = 0.0
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from rankplug.exceptions import ParameterError
 from rankplug.models import LinearModel, Model
-from rankplug.objectives import TopProblem
+from rankplug.objectives import TopLossName, TopProblem
 from rankplug.optim.bracket import Certified
 from rankplug.parameters import Count
 from rankplug.solver import Data, Monitor, SearchSpace, TopSolver
@@ -20,6 +20,7 @@ class TopPush(TopSolver):
         min_w  lam/2 |w|^2 + sum over positives i of p_i max(0, 1 + t_q(i)(w) - w.x_i)^2
 
     with ``t_q`` and p_i as in `TopSolver`, but ``t_q`` is the mean of the `top_k` highest scores.
+    Other losses of a positive, as smooth ones, stand for the squared hinge if they are asked for.
 
     Parameters
     ----------
@@ -28,6 +29,9 @@ class TopPush(TopSolver):
         gradients on the dual, which take far more passes (and `top_k` = 1 only).
     top_k : int, default=1
         How many of the highest negatives of a query count, as their mean: more resist outliers.
+    loss : "squared-hinge", "logistic" or "exponential"
+        With ``z = t_q - w.x_i``: ``max(0, 1 + z)^2``, ``log2(1 + exp(z))`` or ``exp(z)``; all are 1
+        at w = 0. The last two are for "alm-newton".
     lam, tol, max_iter, threshold, scope
         See `TopSolver`; an iteration is a Newton or gradient step.
 
@@ -48,6 +52,7 @@ class TopPush(TopSolver):
 
     method: Literal["alm-newton", "apg"] = "alm-newton"
     top_k: Count = 1
+    loss: TopLossName = "squared-hinge"
 
     def tuning_space(self, data: Data | None = None) -> SearchSpace:
         """That of `TopSolver`, and `top_k` unless the method takes 1 only."""
@@ -65,9 +70,17 @@ class TopPush(TopSolver):
             raise ParameterError(
                 f"method='apg' takes top_k=1 only, not {self.top_k}: use method='alm-newton'"
             )
+        if self.method == "apg" and self.loss != "squared-hinge":
+            raise ParameterError(
+                f"method='apg' takes loss='squared-hinge' only, not {self.loss!r}: use "
+                "method='alm-newton'"
+            )
 
     def _top_k(self) -> int:
         return self.top_k
+
+    def _top_loss(self) -> TopLossName:
+        return self.loss
 
     def _minimise(self, problem: TopProblem, monitor: Monitor, init: Model | None) -> Certified:
         method = alm_newton if self.method == "alm-newton" else accelerated_gradient

@@ -19,6 +19,7 @@ from rankplug.objectives.ranges import (
     pairwise_c,
 )
 from rankplug.objectives.top import Rows, Scope, TopProblem, make_top_problem
+from rankplug.objectives.top_losses import TopLossName
 from rankplug.shards import DocumentPairs, PairWeight, PairWeighting, Reduction, pair_weights
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Scope",
     "SmoothedHinge",
     "SquaredHinge",
+    "TopLossName",
     "TopProblem",
     "centre_queries",
     "decades_down",

@@ -22,7 +22,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -33,6 +33,7 @@ from scipy import sparse
 from rankplug._fast import passes
 from rankplug.data import Matrix, RankingData, even_spans, far_origin, row_slice
 from rankplug.exceptions import DataError
+from rankplug.objectives.top_losses import TOP_LOSSES, TopLoss, TopLossName
 from rankplug.shards import Vector
 from rankplug.system.interruption import raise_if_overdue
 
@@ -170,6 +171,8 @@ class TopProblem:
         ``p_i``, of sum 1.
     top_k : int64 array of shape (n_queries,)
         How many of the highest negatives count; at most as many as there are.
+    loss : TopLoss
+        Of a positive, by its score and the top of its query.
     """
 
     rows: Rows
@@ -179,6 +182,7 @@ class TopProblem:
     neg_ptr: NDArray[np.int64]
     weight: Vector
     top_k: NDArray[np.int64]
+    loss: TopLoss = field(default=TOP_LOSSES["squared-hinge"])
 
     @property
     def n_queries(self) -> int:
@@ -229,8 +233,12 @@ class TopProblem:
 
     def value(self, lam: float, w: Vector, pos_scores: Vector, neg_scores: Vector) -> float:
         """``P(w)``, given the scores at w."""
-        slack = np.maximum(0.0, 1.0 + self.of_positives(self.tops(neg_scores)) - pos_scores)
-        return 0.5 * lam * float(w @ w) + float(self.weight @ slack**2)
+        r = self.arguments(self.tops(neg_scores), pos_scores)
+        return 0.5 * lam * float(w @ w) + self.loss.total(self.weight, r)
+
+    def arguments(self, t: Vector, pos_scores: Vector) -> Vector:
+        """What the loss of each positive is a function of."""
+        return self.loss.offset + self.of_positives(t) - pos_scores
 
     def value_at(self, lam: float, w: Vector) -> float:
         """``P(w)``; one pass over the features."""
@@ -258,8 +266,7 @@ class TopProblem:
 
         It is a certified lower bound of the minimum of P if (a, b) is feasible.
         """
-        curvature = float(combined @ combined) / lam + 0.5 * float(np.sum(a**2 / self.weight))
-        return 0.5 * float(a.sum()) ** 2 / curvature if curvature > 0 else 0.0
+        return self.loss.dual_value(lam, self.weight, a, combined)
 
     def lower_bound(self, lam: float, a: Vector, b: Vector) -> float:
         """A certified lower bound of the minimum of P; one pass over the features.
@@ -276,7 +283,11 @@ class TopProblem:
 
 
 def make_top_problem(
-    data: RankingData, threshold: float | None, scope: Scope, top_k: int = 1
+    data: RankingData,
+    threshold: float | None,
+    scope: Scope,
+    top_k: int = 1,
+    loss: TopLossName = "squared-hinge",
 ) -> TopProblem:
     """Split the rows into positives and negatives; leave out queries that have one kind only.
 
@@ -293,6 +304,7 @@ def make_top_problem(
         their sum.
     top_k : int
         Lowered to the number of negatives that there are.
+    loss : "squared-hinge", "logistic" or "exponential"
 
     Raises
     ------
@@ -326,6 +338,7 @@ def make_top_problem(
         np.concatenate(([0], np.cumsum(n_neg))),
         weight / weight.sum(),
         np.minimum(top_k, n_neg),
+        TOP_LOSSES[loss],
     )
 
 

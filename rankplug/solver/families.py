@@ -27,6 +27,7 @@ from rankplug.objectives import (
     PairWeighting,
     Reduction,
     Scope,
+    TopLossName,
     TopProblem,
     decades_down,
     decades_up,
@@ -364,6 +365,7 @@ class TopSolver(IterativeSolver):
                 "threshold": self.threshold,
                 "scope": self.scope,
                 "top_k": self._top_k() or 1,
+                "loss": self._top_loss(),
             },
         )
 
@@ -398,11 +400,16 @@ class TopSolver(IterativeSolver):
             "ones; a smaller lam"
         )
 
+    def _top_loss(self) -> TopLossName:
+        """Which loss a positive has."""
+        return "squared-hinge"
+
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
         assert isinstance(data, RankingData)
-        problem = make_top_problem(data, self.threshold, self.scope, self._top_k() or 1)
+        k, loss = self._top_k() or 1, self._top_loss()
+        problem = make_top_problem(data, self.threshold, self.scope, k, loss)
         found = self._minimise(problem, monitor, init)
         bracket = found.bracket
         return SolverResult(

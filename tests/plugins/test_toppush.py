@@ -13,6 +13,7 @@ from rankplug.data import RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.metrics import evaluate
 from rankplug.objectives import make_top_problem
+from rankplug.testing import contract_checks
 from rankplug_plugins.toppush import alm_newton, newton_system
 from rankplug_plugins.toppush.cone import project
 
@@ -34,7 +35,14 @@ def made_data(seed, n=40, shift=1.0, levels=3, n_queries=4, **arguments):
     return RankingData.from_arrays(X, y, qid, **arguments)
 
 
-def obvious_value(data, lam, w, threshold=0.0, scope="per-query", top_k=1):
+LOSSES = {
+    "squared-hinge": lambda z: np.maximum(0, 1 + z) ** 2,
+    "logistic": lambda z: np.log2(1 + np.exp(z)),
+    "exponential": np.exp,
+}
+
+
+def obvious_value(data, lam, w, threshold=0.0, scope="per-query", top_k=1, loss="squared-hinge"):
     """(11) by loops."""
     positive = data.relevance > threshold
     scores = data.X @ w
@@ -48,12 +56,17 @@ def obvious_value(data, lam, w, threshold=0.0, scope="per-query", top_k=1):
         above, below = scores[rows & positive], scores[rows & ~positive]
         if len(above) and len(below):
             top = np.sort(below)[-top_k:].mean()
-            losses.append(np.mean(np.maximum(0, 1 + top - above) ** 2))
+            losses.append(np.mean(LOSSES[loss](top - above)))
     return 0.5 * lam * w @ w + np.mean(losses)
 
 
-def qp_optimum(problem, lam):
+def qp_optimum(problem, lam, loss="squared-hinge"):
     cvxpy = pytest.importorskip("cvxpy")
+    of_margin = {
+        "squared-hinge": lambda z: cvxpy.square(cvxpy.pos(1 + z)),
+        "logistic": lambda z: cvxpy.logistic(z) / np.log(2),
+        "exponential": cvxpy.exp,
+    }[loss]
     w = cvxpy.Variable(problem.n_features)
     X_pos, X_neg = problem.positives.gather(), problem.negatives.gather()
     value = 0.5 * lam * cvxpy.sum_squares(w)
@@ -62,8 +75,8 @@ def qp_optimum(problem, lam):
         neg = slice(*problem.neg_ptr[q : q + 2])
         k = int(problem.top_k[q])
         top = cvxpy.sum_largest(X_neg[neg] @ w, k) / k
-        slack = cvxpy.pos(1 + top - X_pos[pos] @ w)
-        value += cvxpy.sum(cvxpy.multiply(problem.weight[pos], cvxpy.square(slack)))
+        losses = of_margin(top - X_pos[pos] @ w)
+        value += cvxpy.sum(cvxpy.multiply(problem.weight[pos], losses))
     found = cvxpy.Problem(cvxpy.Minimize(value))
     with warnings.catch_warnings():  # the comparison itself shows whether it was accurate
         warnings.filterwarnings("ignore", message="Solution may be inaccurate")
@@ -127,6 +140,74 @@ def test_agrees_with_a_qp_solver(seed, scope, top_k):
     np.testing.assert_allclose(result.model.coef, w, atol=1e-3 * (1 + np.abs(w).max()))
     expected = obvious_value(data, lam, result.model.coef, scope=scope, top_k=top_k)
     assert result.objective == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+@pytest.mark.parametrize("scope", ["per-query", "global"])
+@pytest.mark.parametrize("top_k", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_other_losses_agree_with_a_cone_solver(seed, scope, top_k, loss):
+    data = made_data(seed, shift=2.0)
+    problem = make_top_problem(data, None, scope, top_k, loss)
+    value, w = qp_optimum(problem, 0.05, loss)
+    options = {"lam": 0.05, "scope": scope, "top_k": top_k, "loss": loss, "tol": 1e-8}
+    result = solve(data, **options)
+    assert result.status == "converged"
+    obvious = obvious_value(data, 0.05, result.model.coef, scope=scope, top_k=top_k, loss=loss)
+    assert result.objective == pytest.approx(obvious, rel=1e-12)
+    assert result.objective == pytest.approx(value, rel=1e-6)
+    assert result.objective - result.duality_gap <= value + 1e-7
+    np.testing.assert_allclose(result.model.coef, w, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_dual_point_of_any_loss_exceeds_any_value(loss):
+    rng = np.random.default_rng(0)
+    for seed in range(5):
+        problem = make_top_problem(made_data(seed), None, "per-query", 1, loss)
+        steepest = getattr(problem.loss, "steepest", np.inf)
+        for _ in range(30):
+            size = 10.0 ** rng.uniform(-2, 2)
+            a = problem.weight * np.minimum(size * rng.random(len(problem.weight)), steepest)
+            b = rng.random(int(problem.neg_ptr[-1]))
+            w = rng.normal(size=4) * 10.0 ** rng.uniform(-2, 1)
+            assert problem.lower_bound(0.1, a, b) <= problem.value_at(0.1, w)
+    # The second derivative is that of the first, and that of the value; away from the kink.
+    r, h, ones = np.linspace(-3, 3, 7) + 0.01, 1e-6, np.ones(7)
+    loss = problem.loss
+    change = (loss.slopes(ones, r + h) - loss.slopes(ones, r - h)) / (2 * h)
+    np.testing.assert_allclose(change, loss.curvatures(ones, r), rtol=1e-5, atol=1e-8)
+    for e in np.eye(7):
+        rise = (loss.total(e, r + h) - loss.total(e, r - h)) / (2 * h)
+        assert rise == pytest.approx(loss.slopes(e, r).sum(), rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        check
+        for loss in ("logistic", "exponential")
+        for check in contract_checks(rankplug.make_solver("toppush", loss=loss))
+    ],
+    ids=lambda check: f"{check.case.solver.loss}-{check}",
+)
+def test_the_contract_holds_for_other_losses(check):
+    check()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+def test_other_losses_vanish_and_separate_alike(inseparable, loss):
+    with pytest.warns(UserWarning, match="the optimum is w = 0"):
+        result = rankplug.make_solver("toppush", loss=loss).solve(inseparable)
+    assert result.objective == pytest.approx(1.0)
+    X = np.array([[5.0, 1.0], [4.0, -1.0], [0.0, 0.5], [-1.0, 0.0]])
+    data = RankingData.from_arrays(sparse.csr_array(X), [1, 1, 0, 0])
+    for lam in (1e-8, 1e-3, 10.0):
+        result = solve(data, lam, loss=loss)
+        assert result.status == "converged"
+        assert evaluate(data.relevance, result.model.predict(X), None, "pos@top")["pos@top"] == 1
+    with pytest.raises(ParameterError, match="takes loss='squared-hinge' only"):
+        rankplug.make_solver("toppush", loss=loss, method="apg").solve(data)
 
 
 @pytest.mark.parametrize("scope", ["per-query", "global"])
