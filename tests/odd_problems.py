@@ -18,11 +18,11 @@ from scipy import sparse
 import rankplug
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError
-from tests.oracles import bipartite_graphs
+from tests.oracles import better_and_worse, bipartite_graphs
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "tree-tron": [{}, {"method": "tron"}, {"preconditioner": "diagonal"}],
-    "cutting-plane": [{}, {"method": "bmrm"}, {"method": "smoothed-newton"}],
+    "tree-tron": [{}, {"method": "tron"}, {"preconditioner": "diagonal"}, {"pairs": "adjacent"}],
+    "cutting-plane": [{}, {"method": "bmrm"}, {"method": "smoothed-newton"}, {"pairs": "adjacent"}],
     "toppush": [{}, {"method": "apg"}],
     "a2dm2": [{"lam1": 1e-9, "lam2": 1e-9}],
     "sopopo": [{}, {"decomposition": "adjacent-layers"}, {"decomposition": "top-vs-rest"}],
@@ -133,7 +133,8 @@ def _examples(data: Any) -> Any:
 
 def _groups(solver: Any, y: np.ndarray, labels: bool) -> Any:
     """Better items, beaten items and weight of each group of one query or instance."""
-    pairs = [([i], [j], 1.0) for i in range(len(y)) for j in range(len(y)) if y[i] > y[j]]
+    found = better_and_worse(y, getattr(solver, "pairs", "all"))
+    pairs = [([i], [j], 1.0) for i, j in zip(*found, strict=True)]
     if solver.name in ("toppush", "a2dm2"):
         positive, negative = np.flatnonzero(y > 0), np.flatnonzero(y <= 0)
         if len(negative) == 0:
