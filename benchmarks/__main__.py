@@ -43,6 +43,8 @@ _MODULES = {
     "cluster": "cluster",
     "cluster_kills": "cluster",
     "scaling": "scaling",
+    "clicks": "clicks",
+    "clicks_trees": "clicks",
 }
 
 

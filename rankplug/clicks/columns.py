@@ -17,6 +17,8 @@ from rankplug.io import read_table
 LAST_POSITION = 10_000
 """Of documents in a list: there are arrays of this length, and a larger number is no position."""
 
+_EXACT_FLOATS = 2.0**53  # beyond it, neighbouring integers are one float64
+
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
@@ -79,7 +81,7 @@ def read_impressions(
     queries, lists = _ids(named[query], query), None
     places = _positions(named[position], position)
     if session is not None:
-        lists = _codes(_keys(_ids(named[session], session), queries))
+        lists = _codes(_ids(named[session], session), queries)
         _require_one_at_a_position(lists, places, named, query, position, session)
     return Impressions(
         table,
@@ -145,6 +147,8 @@ def _opened(source: Any, what: str) -> Any:
             return pa.concat_tables(parts, promote_options="default")
         except pa.ArrowException as error:
             raise DataError(f"the files of {what} do not have the same columns: {error}") from None
+    if hasattr(source, "dask"):
+        raise DataError(f"{what} is on a cluster: pass its rows, .compute()")
     source = tables.collected(source)
     if not tables.is_table(source):
         raise DataError(
@@ -155,16 +159,25 @@ def _opened(source: Any, what: str) -> Any:
 
 
 def _ids(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Ids as text or whole numbers."""
+    """Ids as whole numbers or as text; raises `DataError` if they cannot be told apart."""
     import pandas as pd
 
     missing = np.flatnonzero(pd.isna(values))
     if missing.size:
         raise DataError(f"column {name!r} is missing at row {missing[0]}")
-    if values.dtype.kind == "f" and np.all(values == np.rint(values)):
-        return values.astype(np.int64)
-    if values.dtype.kind in "iu":
-        return values.astype(np.int64)
+    kind = pd.api.types.infer_dtype(values)
+    if kind.startswith("mixed"):
+        raise DataError(
+            f"column {name!r} mixes values of several types: make them all integers or all text"
+        )
+    if kind in ("integer", "floating"):
+        if kind == "floating" and np.abs(values).max() >= _EXACT_FLOATS:
+            raise DataError(
+                f"column {name!r} holds floating-point ids of 2^53 or more, where different ids "
+                "become equal: make them integers or text"
+            )
+        if np.all(values == np.floor(values)) and values.max() < 2**63:
+            return values.astype(np.int64)
     return values.astype(np.str_).astype(object)
 
 
@@ -182,10 +195,12 @@ def _keys(first: NDArray[Any], second: NDArray[Any]) -> Any:
     return pd.MultiIndex.from_arrays([first, second])
 
 
-def _codes(keys: Any) -> NDArray[np.int64]:
-    """The number of each key, in order of first appearance."""
-    codes: NDArray[np.int64] = keys.factorize()[0].astype(np.int64)
-    return codes
+def _codes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each pair of ids, in order of first appearance."""
+    import pandas as pd
+
+    (one, _), (other, known) = pd.factorize(first), pd.factorize(second)
+    return pd.factorize(one.astype(np.int64) * len(known) + other)[0].astype(np.int64)
 
 
 def _positions(values: NDArray[Any], name: str) -> NDArray[np.int64]:

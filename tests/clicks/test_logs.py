@@ -1,5 +1,6 @@
 """Logs of clicks from tables and files, and what is said about those that cannot be right."""
 
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -81,6 +82,9 @@ def test_ids_of_one_table_may_be_text_and_of_the_other_numbers():
     documents = documents.assign(document=documents["document"].astype(str))
     log = ClickLog.from_table(LOG.drop(columns=["bm25", "price"]), documents)
     assert log.documents.X[log.row, 0].tolist() == LOG["bm25"].tolist()
+    for ids in (np.uint64(2**63) + np.arange(6, dtype=np.uint64), np.arange(6) / 2, list(range(6))):
+        log = ClickLog.from_table(LOG.assign(document=pd.Series(ids)), features=["bm25"])
+        assert log.documents.n_samples == 6
 
 
 def changed(**columns):
@@ -108,6 +112,9 @@ def changed(**columns):
             {"session": "session"},
             "'bm25' of document 2 of query b has .* 0.25 at row 1 and 0.2 at row 2.* name those",
         ),
+        (changed(document=[1, "1", 2, 1, 3, 1]), {}, "'document' mixes values of several types"),
+        (changed(document=[2.0**53 + 2, 2, 2, 1, 3, 1]), {}, "ids of 2.53 or more"),
+        (dask.dataframe.from_pandas(LOG), {}, "the log is on a cluster"),
         (LOG, {"query": "query"}, "no column 'query'"),
         (LOG, {"features": ["bm26"]}, "no column 'bm26'; did you mean 'bm25'"),
         (LOG, {"features": ["bm25", "click"]}, "features: click holds something else"),
