@@ -37,6 +37,7 @@ _MODULES = {
     "boosting": "boosting",
     "pair_weights": "pair_weights",
     "gain_ndcg": "pair_weights",
+    "explain": "explain",
     "serving": "serving",
     "tuning": "tuning",
     "tuning_path": "tuning",
