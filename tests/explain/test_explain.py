@@ -99,6 +99,9 @@ def test_those_of_an_additive_model_depend_on_the_feature_alone(models):
     changed[:, 1:] = changed[::-1, 1:]
     before, after = (models["splines"].contributions(rows)[:, 0] for rows in (X, changed))
     np.testing.assert_array_equal(before, after)
+    changed[::3, 1] = np.nan
+    found = models["splines"].contributions(changed)
+    np.testing.assert_allclose(found.sum(axis=1), models["splines"].predict(changed), atol=1e-12)
 
 
 def test_sampled_ones_approach_shapley_values(models):

@@ -177,6 +177,18 @@ def test_hostile_names_are_text(compared):
     compared.trouble.remove(said.value.text)
 
 
+def drag(page, handle, down):
+    """Move a point with the mouse by so many pixels."""
+    box = handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    before = handle.get_attribute("aria-valuenow")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y + down)
+    page.mouse.up()
+    assert float(handle.get_attribute("aria-valuenow")) > float(before)
+
+
 @pytest.mark.parametrize("name", ["linear", "splines"])
 def test_a_weight_is_turned_and_the_model_written_down_predicts_so(
     browser, shop, name, tmp_path, capsys
@@ -197,6 +209,7 @@ def test_a_weight_is_turned_and_the_model_written_down_predicts_so(
     for _ in range(5):
         one.page.keyboard.press("ArrowUp")
     assert one.text(".look-total .look-of-right") != before
+    drag(one.page, one.page.locator("fieldset", has_text="price").locator("circle").nth(4), -12)
     one.page.click("text=Write the turned model down")
     (tmp_path / "turned.json").write_text(one.page.input_value("textarea"))
     shown = float(one.text(".look-total .look-of-right").split()[-1])
@@ -219,7 +232,8 @@ def test_a_weight_is_turned_and_the_model_written_down_predicts_so(
         np.testing.assert_allclose(np.diff(own[orders[f"q{q}"]]) <= 1e-4 * np.ptp(own), True)
     turned = json.loads((tmp_path / "turned.json").read_text())
     assert turned["features"]["match"] == {"factor": -1}
-    assert len(turned["features"]["price"]["added"]) == 7
+    added = turned["features"]["price"]["added"]
+    assert [k for k, (_, height) in enumerate(added) if height] == [2, 4]
 
 
 def test_a_page_of_artifacts_shows_it_in_its_frame(browser, shop, compared):

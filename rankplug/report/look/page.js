@@ -129,10 +129,10 @@ class Page {
       : values.filter((query) => query.margin < 0).length;
     const [more, less] = saved && !data.higher ? [worse, better] : [better, worse];
     const where = saved ? "" : ` of the ${count(values.length, "query", "queries")} shown`;
+    const told = (side, entrant) => element(
+      "strong", { class: `look-of-${side}` }, `${entrant.name} ${measure(mean(side, entrant))}`);
     this.parts.total.replaceChildren(
-      `${this.metricName()}${where}: `,
-      element("strong", { class: "look-of-left" }, `${left.name} ${measure(mean("left", left))}`), ", ",
-      element("strong", { class: "look-of-right" }, `${right.name} ${measure(mean("right", right))}`),
+      `${this.metricName()}${where}: `, told("left", left), ", ", told("right", right),
       `. ${right.name} is better on ${more} queries, worse on ${less}.`,
     );
   }
@@ -274,7 +274,8 @@ class Page {
   documentList(side, ranking, other) {
     const { query } = this.state;
     const entrant = this[side];
-    const list = element("ol", { class: `look-side look-side-${side}`, "aria-label": entrant.name });
+    const list = element(
+      "ol", { class: `look-side look-side-${side}`, "aria-label": entrant.name });
     const order = [...query.rows.keys()].sort((a, b) => ranking.ranks[a] - ranking.ranks[b]);
     let last = 0;
     for (const document of order) {
@@ -294,6 +295,7 @@ class Page {
   documentItem(document, rank, moved) {
     const { query } = this.state;
     const [title, details] = [this.titleOf(query, document), this.detailsOf(query, document)];
+    const arrow = moved > 0 ? "▲" : "▼";
     const moves = moved ? `${moved > 0 ? "up" : "down"} ${Math.abs(moved)}` : "";
     const label = query.labels ? `label ${format(query.labels[document])}, ` : "";
     const button = element("button", {
@@ -307,7 +309,7 @@ class Page {
     element("span", { class: "look-text" },
       element("span", { class: "look-title" }, title),
       element("span", { class: "look-details" }, details)),
-    element("span", { class: "look-move" }, moved ? (moved > 0 ? "▲" : "▼") + Math.abs(moved) : ""),
+    element("span", { class: "look-move" }, moved ? arrow + Math.abs(moved) : ""),
     element("span", { class: "look-mark" }));
     return element("li", {}, button);
   }
@@ -394,7 +396,8 @@ class Page {
       const kind = !moved || !matters ? "same" : moved > 0 ? "up" : "down";
       const chosen = pair.includes(document) ? " look-chosen" : "";
       return drawing("path", {
-        class: `look-${kind}${chosen}`, d: `M0,${from} C${half},${from} ${half},${to} ${box.width},${to}`,
+        class: `look-${kind}${chosen}`,
+        d: `M0,${from} C${half},${from} ${half},${to} ${box.width},${to}`,
       });
     });
     this.lines.replaceChildren(...lines);
@@ -432,7 +435,8 @@ class Page {
     const document = this.state.pair[place];
     const label = query.labels ? ` (label ${format(query.labels[document])})` : "";
     return element("span", { class: "look-name" },
-      element("b", { class: "look-badge" }, "AB"[place]), ` ${this.titleOf(query, document)}${label}`);
+      element("b", { class: "look-badge" }, "AB"[place]),
+      ` ${this.titleOf(query, document)}${label}`);
   }
 
   // What the labels say about the two documents.
@@ -468,7 +472,8 @@ class Page {
   }
 
   barTable({ bars, rest, total }) {
-    const rows = rest ? [...bars, { name: "other features", above: "", below: "", added: rest }] : bars;
+    const others = { name: "other features", above: "", below: "", added: rest };
+    const rows = rest ? [...bars, others] : bars;
     const widest = Math.max(...rows.map((row) => Math.abs(row.added))) || 1;
     const body = rows.map((row) => element("tr", {},
       element("th", { scope: "row", title: row.name }, row.name),

@@ -12,8 +12,8 @@ class Panel {
     this.curves = element("div", { class: "look-curves" });
     this.written = element("div", { class: "look-written" });
     this.all = false;
-    const more = element("button", { type: "button", onclick: () => this.showAll(more) },
-      `Show all ${entrant.curves.length} features`);
+    const all = `Show all ${entrant.curves.length} features`;
+    const more = this.button(all, () => this.showAll(more));
     this.root = element("details", { open: page.data.entrants.length === 1 && innerWidth > 600 },
       element("summary", {}, `Turn the weights of ${page.data.entrants[entrant.index].name}`),
       element("p", { class: "look-about" },
@@ -22,10 +22,14 @@ class Panel {
       this.curves,
       element("p", { class: "look-buttons" },
         entrant.curves.length > MOST_CURVES ? more : "",
-        element("button", { type: "button", onclick: () => this.reset() }, "Back to the saved model"),
-        element("button", { type: "button", onclick: () => this.write() }, "Write the turned model down")),
+        this.button("Back to the saved model", () => this.reset()),
+        this.button("Write the turned model down", () => this.write())),
       this.written);
     this.draw();
+  }
+
+  button(text, act) {
+    return element("button", { type: "button", onclick: act }, text);
   }
 
   draw() {
@@ -50,13 +54,13 @@ class Panel {
   // The turned model as JSON, to be copied or saved.
   write() {
     const text = JSON.stringify(this.adjustment(), null, 2) + "\n";
-    const area = element("textarea", { readonly: true, rows: "8", "aria-label": "The turned model" });
+    const area = element(
+      "textarea", { readonly: true, rows: "8", "aria-label": "The turned model" });
     area.value = text;
-    const link = element("a", {
-      href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: "turned.json",
-    }, "Save as turned.json");
+    const href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    const link = element("a", { href, download: "turned.json" }, "Save as turned.json");
     this.written.replaceChildren(area, element("p", {}, link,
-      " beside the model's folder; then: rankplug predict turned.json DATA -o scores.csv"));
+      ", then: rankplug predict turned.json DATA -o scores.csv"));
   }
 
   adjustment() {
@@ -91,7 +95,8 @@ class Curve {
   slider() {
     const value = String(this.turn.factor);
     const range = element("input", {
-      type: "range", min: "-1", max: "3", step: "0.05", value, "aria-label": `${this.feature}: times`,
+      type: "range", min: "-1", max: "3", step: "0.05", value,
+      "aria-label": `${this.feature}: times`,
       oninput: () => this.setFactor(Number(range.value), number),
     });
     const number = element("input", {
@@ -129,26 +134,37 @@ class Curve {
         r: 5, tabindex: "0", role: "slider", "aria-label": `${this.feature} at ${format(place)}`,
       });
       handle.addEventListener("keydown", (event) => this.step(event, k));
-      handle.addEventListener("pointerdown", (event) => handle.setPointerCapture(event.pointerId));
+      handle.addEventListener("pointerdown", (event) => this.hold(handle, event));
+      handle.addEventListener("pointerup", () => this.release());
       handle.addEventListener("pointermove", (event) => {
-        if (handle.hasPointerCapture(event.pointerId)) this.drag(event, k);
+        if (this.isHeld) this.drag(event, k);
       });
       return handle;
     });
     this.before = drawing("path", { class: "look-before" });
     this.after = drawing("path", { class: "look-after" });
     this.picture.append(this.before, this.after, ...this.handles);
-    this.frame();
-  }
-
-  // The range of the picture, with room to move points; it stays while they are moved.
-  frame() {
-    const heights = this.points.map(([, height]) => height);
-    const [low, high] = [Math.min(...heights), Math.max(...heights)];
-    const room = 0.6 * (high - low) || 1;
-    Object.assign(this, { low: low - room, high: high + room });
     this.first = this.points[0][0];
     this.last = this.points[this.points.length - 1][0];
+    this.isHeld = false;
+  }
+
+  hold(handle, event) {
+    handle.setPointerCapture(event.pointerId);
+    this.isHeld = true;
+  }
+
+  release() {
+    this.isHeld = false;
+    this.draw();
+  }
+
+  // The range of the picture: both curves, with room to move points.
+  frame(places) {
+    const heights = places.flatMap((place) => [this.savedAt(place), this.heightAt(place)]);
+    const [low, high] = [Math.min(...heights), Math.max(...heights)];
+    const room = 0.4 * (high - low) || 1;
+    Object.assign(this, { low: low - room, high: high + room });
   }
 
   // Of a linear model what one more of the feature adds, as long as its curve is a line.
@@ -163,7 +179,9 @@ class Curve {
   draw() {
     if (!this.points.length) return;
     this.tellWeight();
-    const places = [...new Set([...this.points.map(([x]) => x), ...this.turn.handles])].sort((a, b) => a - b);
+    const places = [...this.points.map(([place]) => place), ...this.turn.handles];
+    places.sort((a, b) => a - b);
+    if (!this.isHeld) this.frame(places); // which stays while a point is moved
     const path = (height) => places
       .map((place, k) => `${k ? "L" : "M"}${this.x(place)},${this.y(height(place))}`).join("");
     this.before.setAttribute("d", path((place) => this.savedAt(place)));
@@ -172,7 +190,9 @@ class Curve {
       const height = this.heightAt(this.turn.handles[k]);
       handle.setAttribute("cx", this.x(this.turn.handles[k]));
       handle.setAttribute("cy", Math.max(0, Math.min(this.y(height), HEIGHT)));
-      handle.setAttribute("aria-valuenow", format(height));
+      for (const [name, value] of [["now", height], ["min", this.low], ["max", this.high]]) {
+        handle.setAttribute(`aria-value${name}`, format(value));
+      }
     });
   }
 

@@ -112,7 +112,8 @@ function tellingPair(query, left, right) {
 }
 
 function disagreement(query, before, after) {
-  const gap = (ranks, one, other) => 1 / Math.log2(ranks[one] + 1) - 1 / Math.log2(ranks[other] + 1);
+  const weight = (rank) => 1 / Math.log2(rank + 1);
+  const gap = (ranks, one, other) => weight(ranks[one]) - weight(ranks[other]);
   let found = null;
   let most = 0;
   for (let one = 0; one < query.rows.length; one += 1) {
