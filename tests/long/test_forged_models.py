@@ -31,10 +31,12 @@ from tests.long import mutate_models
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 5)), rng.normal(size=60)
 
-# Each folder in a fork, as importing takes seconds: what is said of it, or how the fork ended.
+# Each folder in a fork, with all that it imports, which takes seconds: what is said of it, or how the fork ended.
 LOAD_AND_PREDICT = """
 import os, resource, sys
 import numpy as np
+import lightgbm, skops.io, xgboost
+import sklearn.ensemble, sklearn.linear_model, sklearn.pipeline, sklearn.svm
 import rankplug
 for folder in sys.argv[1:]:
     child = os.fork()

@@ -22,6 +22,7 @@ from urllib.request import urlopen
 
 from mlflow import MlflowClient
 
+from tests.forks import Fork
 from tests.processes import TUNED
 
 SECONDS_TO_START = 90  # a machine may be busy
@@ -73,19 +74,17 @@ def environment(**more):
     return {**plain, "MPLBACKEND": "agg", "MLFLOW_DISABLE_TELEMETRY": "true", **more}
 
 
-def run_command(folder, *arguments, events="{}", start=subprocess.run, **variables):
-    """Run a command of rankplug's in a folder that has the recipe; its result has text."""
+def start_command(folder, *arguments, events="{}", **variables):
+    """Start a command of rankplug's in a folder that has the recipe."""
     recipe = Path(folder, "small.yaml")
     if not recipe.exists():
         recipe.write_text(RECIPE)
-    return start(
-        [sys.executable, "-c", COMMAND, events, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment(**variables),
-    )
+    return Fork(COMMAND, events, *arguments, cwd=folder, env=environment(**variables))
+
+
+def run_command(folder, *arguments, **options):
+    """Run a command to its end."""
+    return start_command(folder, *arguments, **options).result()
 
 
 class Server:

@@ -4,14 +4,13 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pytest
 from mlflow import MlflowClient
 
 from rankplug import cli
+from tests.forks import COMMAND, Fork
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -37,12 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "rankplug", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return Fork(COMMAND, *arguments, merge=True)
 
 
 def parents(database):
@@ -100,8 +94,7 @@ MLFLOW = "import sys, mlflow; mlflow.MlflowClient(tracking_uri=sys.argv[1]).sear
 def test_what_mlflow_left_half_made_is_made_again(seconds, folder):
     file = folder / "o" / "mlflow.db"
     file.parent.mkdir()
-    command = [sys.executable, "-c", MLFLOW, f"sqlite:///{file}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = Fork(MLFLOW, f"sqlite:///{file}", merge=True)
     kill_when(process, lambda: file.exists() and file.stat().st_size, seconds)
     assert cli.main(["run", "small.yaml", "--quiet", "--output", "o"]) == 0
     assert len(parents(file)) == 1

@@ -4,12 +4,11 @@ import os
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pytest
 
+from tests.forks import Fork
 from tests.processes import TUNED
 
 HANG = 120  # seconds that no test needs
@@ -36,14 +35,7 @@ sys.exit(main(sys.argv[2:]))
 
 def start(folder, reports, *arguments, **variables):
     (folder / "small.yaml").write_text(TUNED)
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(reports), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "agg", **variables},
-    )
+    return Fork(COMMAND, reports, *arguments, cwd=folder, env={**os.environ, **variables})
 
 
 def runs(folder):

@@ -4,14 +4,13 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
 import time
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
-from tracking_servers import Server, contents, lose, run_command, versions
+from tracking_servers import Server, contents, lose, run_command, start_command, versions
 
 from rankplug.cli import main
 from rankplug.mlflow.database import TrackingError
@@ -47,12 +46,8 @@ def test_a_server_that_never_answers_costs_seconds_and_no_results(server, undist
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         arguments = [*TUNE, "out", "--tracking-uri", uri, "--register", "silent"]
-        process = run_command(
-            tmp_path,
-            *arguments,
-            start=subprocess.Popen,
-            MLFLOW_EXPERIMENT_NAME="silent",
-            MLFLOW_HTTP_REQUEST_TIMEOUT="3",
+        process = start_command(
+            tmp_path, *arguments, MLFLOW_EXPERIMENT_NAME="silent", MLFLOW_HTTP_REQUEST_TIMEOUT="3"
         )
         connection, _ = silent.accept()
         asked = time.monotonic()
@@ -97,13 +92,7 @@ def test_a_server_that_is_killed_in_the_middle_and_started_again(
         # It is back while the command runs.
         arguments = [*TUNE, "back", "--tracking-uri", server.uri]
         events = f"{{80: [('kill', {server.process.pid})], 200: [('wait_for', 'is-back')]}}"
-        process = run_command(
-            tmp_path,
-            *arguments,
-            events=events,
-            start=subprocess.Popen,
-            MLFLOW_EXPERIMENT_NAME="back",
-        )
+        process = start_command(tmp_path, *arguments, events=events, MLFLOW_EXPERIMENT_NAME="back")
         server.process.wait(timeout=HANG)
         server.start()
         (tmp_path / "is-back").touch()

@@ -13,7 +13,8 @@ from rankplug.cli.shared import Signals
 from rankplug.models import LinearModel
 from rankplug.system.interruption import ending_loop, interrupted
 from rankplug.tuning import TuneObserver, tune
-from tests.processes import SMALL, run_python
+from tests.forks import Fork
+from tests.processes import SMALL
 
 HANG = 120  # seconds that no test needs
 
@@ -183,7 +184,7 @@ def test_the_command_does_not_train_on(tmp_path, number, status, empty_store):
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
     arguments = ["run", "small.yaml", "--output", "out"]
     number = str(int(number))
-    ended = run_python(COMMAND, number, *arguments, timeout=HANG, cwd=tmp_path, env=environment)
+    ended = Fork(COMMAND, number, *arguments, cwd=tmp_path, env=environment).result(HANG)
     assert ended.returncode == status, ended.stderr
     assert "interrupted: ending the command" in ended.stderr
     assert "interrupted by the user" in ended.stdout
@@ -193,7 +194,7 @@ def test_the_command_does_not_train_on(tmp_path, number, status, empty_store):
 def test_preparing_files_ends(tmp_path):
     (tmp_path / "rows.txt").write_text("1 qid:1 1:0.5\n0 qid:1 1:0.25\n" * 50)
     arguments = ["prepare", "rows.txt", "-o", "prepared"]
-    ended = run_python(FILES, *arguments, timeout=HANG, cwd=tmp_path)
+    ended = Fork(FILES, *arguments, cwd=tmp_path).result(HANG)
     assert ended.returncode == 130, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1]) == 1
     assert not (tmp_path / "prepared").exists()
