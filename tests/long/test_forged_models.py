@@ -31,7 +31,7 @@ from tests.long import mutate_models
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 5)), rng.normal(size=60)
 
-# Each folder in a fork, with all that it imports, which takes seconds: what is said of it, or how the fork ended.
+# Each folder in a fork, which has the libraries: what is said of it, or how the fork ended.
 LOAD_AND_PREDICT = """
 import os, resource, sys
 import numpy as np
