@@ -199,10 +199,14 @@ def test_parameters_of_xgboost_go_to_the_cluster(client, train):
         rankplug.make_solver("xgboost-pairwise", params={"tree_method": "exact"}).solve(train)
 
 
-def test_what_xgboost_cannot_do_on_a_cluster(client, train):
-    stopping = rankplug.make_solver("xgboost-pairwise", early_stopping_rounds=3)
-    with pytest.raises(ParameterError, match="cannot be used on a cluster"):
-        stopping.solve(train)
+def test_what_solvers_cannot_do_on_a_cluster(client, train):
+    for name in ("xgboost-pairwise", "tree-tron"):
+        stopping = rankplug.make_solver(name, early_stopping_rounds=3)
+        with pytest.raises(ParameterError, match="cannot be used on a cluster"):
+            stopping.solve(train)
+    adjacent = rankplug.make_solver("cutting-plane", pairs="adjacent")
+    with pytest.raises(ParameterError, match="pairs='adjacent' is for data on one machine"):
+        adjacent.solve(train)
     with (
         on_cluster(client, SPLITS.train, sample_weight=np.ones(SPLITS.train.n_samples)) as weighted,
         pytest.raises(DataError, match="no weights of queries"),
