@@ -577,8 +577,7 @@ def test_names_of_solvers_are_no_paths(tmp_path, monkeypatch, empty_store):
     assert {file.name for file in home.iterdir()} <= {"in", "mlflow.db", "mlartifacts"}
     assert {file.name for file in (home / "in").iterdir()} == {"r.yaml", "out"}
     page = (home / "in/out/report.html").read_text()
-    assert EVIL not in page
-    assert page.count("<script") == 2  # the page's own, and its data
+    assert "<script" not in page
     assert "&lt;script&gt;" in page
     markdown = (home / "in/out/report.md").read_text()
     assert not re.search(r"(?<!\\)<script", markdown.partition("```")[0])
