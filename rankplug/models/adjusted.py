@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import Matrix
-from rankplug.exceptions import ModelFormatError, ParameterError, nearest
+from rankplug.exceptions import DataError, ModelFormatError, ParameterError, nearest
 from rankplug.models.base import Model
 from rankplug.models.contributions import Contributions, find_contributions
 from rankplug.models.header import HEADER, read_header
@@ -70,7 +71,7 @@ class AdjustedModel(WrappedModel):
     Raises
     ------
     ParameterError
-        If there is no such feature.
+        If there is no such feature, or the model is neither linear nor additive.
     """
 
     kind = "adjusted"
@@ -82,6 +83,11 @@ class AdjustedModel(WrappedModel):
         wrong = [j for j in self.turns if not 0 <= j < model.n_features]
         if wrong:
             raise ParameterError(f"no feature {wrong[0]}: the model has {model.n_features}")
+        one = np.zeros((1, model.n_features))
+        with suppress(
+            DataError
+        ):  # of a pipeline whose encoders know no zeros, which `_find` checks
+            _require_additive(find_contributions(model, one, n_permutations=2))
 
     def free_features(self) -> set[int]:
         """Those of the model."""
@@ -107,11 +113,7 @@ class AdjustedModel(WrappedModel):
     def _find(self, X: Matrix) -> tuple[Contributions, NDArray[np.float64]]:
         """The contributions of the model, and those that they are turned into."""
         found = find_contributions(self.model, X)
-        if not found.is_additive:
-            raise ParameterError(
-                "only linear and additive models can be turned by hand, not one that is explained "
-                f"by {found.method}"
-            )
+        _require_additive(found)
         changed = found.values.copy()
         for j, turn in self.turns.items():
             changed[:, j] = turn.factor * found.values[:, j]
@@ -147,7 +149,18 @@ class AdjustedModel(WrappedModel):
             if type(j) is not int or not 0 <= j < model.n_features or j in turns:
                 raise ModelFormatError(f"{folder}: {j!r} is no feature that can be turned")
             turns[j] = _read_turn(turn, f"{folder}: feature {j}")
-        return cls(model, turns)
+        try:
+            return cls(model, turns)
+        except ParameterError as error:
+            raise ModelFormatError(f"{folder}: {error}") from None
+
+
+def _require_additive(found: Contributions) -> None:
+    if not found.is_additive:
+        raise ParameterError(
+            "only linear and additive models can be turned by hand, not one that is explained by "
+            f"{found.method}"
+        )
 
 
 def fingerprint(model: Model) -> str:
@@ -198,7 +211,10 @@ def read_adjustment(
         if name not in names:
             raise ModelFormatError(f"{file}: no feature {name!r}{nearest(name, names)}")
         turns[names.index(name)] = _read_turn(turn, f"{file}: feature {name}")
-    return AdjustedModel(model, turns)
+    try:
+        return AdjustedModel(model, turns)
+    except ParameterError as error:
+        raise ModelFormatError(f"{file}: {error}") from None
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class Contributions:
     @classmethod
     def stacked(cls, parts: Sequence[Contributions]) -> Contributions:
         """Those of the rows of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.constant for part in parts]),

@@ -89,7 +89,14 @@ def originals(folder: Path) -> list[Path]:
     from rankplug import LabelRankingData, Ranker, RankingData, make_solver
     from rankplug.data import Scaling
     from rankplug.kernels import Kernel
-    from rankplug.models import KernelModel, LabelLinearModel, LinearModel, ScaledModel
+    from rankplug.models import (
+        AdjustedModel,
+        KernelModel,
+        LabelLinearModel,
+        LinearModel,
+        ScaledModel,
+        Turn,
+    )
     from rankplug.models.pipelines import PipelineModel
     from rankplug_plugins.baselines import RegressorModel
 
@@ -121,6 +128,8 @@ def originals(folder: Path) -> list[Path]:
     }
     filled = Scaling(np.ones(N_FEATURES), np.full(N_FEATURES, 0.5), np.zeros(N_FEATURES))
     models["imputed"] = ScaledModel(linear, filled)
+    turn = Turn(2.0, ((-1.0, 0.5), (1.0, 0.0)))
+    models["adjusted"] = AdjustedModel(models["imputed"], {0: turn, 3: Turn(0.0)})
     for name, steps in transformers().items():
         pipeline = make_pipeline(*steps, Ranker()).fit(X, y)
         models[f"steps-{name}"] = PipelineModel(pipeline.steps[:-1], pipeline[-1].model_)

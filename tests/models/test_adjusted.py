@@ -88,7 +88,7 @@ def test_trees_cannot_be_turned():
     data = RankingData.from_arrays(X, X[:, 0] > 0, np.repeat(range(5), 6))
     trees = rankplug.make_solver("xgboost-pairwise", n_estimators=2).solve(data).model
     with pytest.raises(ParameterError, match="only linear and additive models"):
-        AdjustedModel(trees, {0: Turn(2.0)}).predict(X)
+        AdjustedModel(trees, {0: Turn(2.0)})
     with pytest.raises(ParameterError, match="no feature 3: the model has 3"):
         AdjustedModel(LinearModel([1.0, 1.0, 1.0]), {3: Turn()})
 
