@@ -103,7 +103,7 @@ RP_INLINE rp_weights rp_weights_at(const rp_weights *all, int64_t b) {
     };
 }
 
-/* Where a query's arrays are. */
+/* Where a query's arrays are, but for what its pairs count. */
 RP_INLINE rp_query rp_query_at(const rp_pairs *pairs, int64_t q) {
     int64_t b = pairs->query_ptr[q];
     rp_query query = {
@@ -112,13 +112,20 @@ RP_INLINE rp_query rp_query_at(const rp_pairs *pairs, int64_t q) {
         pairs->begin + b, pairs->count + b, pairs->difference + b, NULL, NULL, NULL, NULL,
         {NULL},
     };
-    if (pairs->weights.count) query.weights = rp_weights_at(&pairs->weights, b);
     if (pairs->straight_end) {
         query.straight_end = pairs->straight_end + b;
         query.straight_begin = pairs->straight_begin + b;
         query.straight_count = pairs->straight_count + b;
         query.straight_difference = pairs->straight_difference + b;
     }
+    return query;
+}
+
+/* Where all of a query's arrays are. */
+RP_INLINE rp_query rp_weighted_query_at(const rp_pairs *pairs, int64_t q) {
+    rp_query query = rp_query_at(pairs, q);
+    if (pairs->weights.count)
+        query.weights = rp_weights_at(&pairs->weights, pairs->query_ptr[q]);
     return query;
 }
 

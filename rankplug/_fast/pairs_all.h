@@ -11,7 +11,7 @@
 
 RP_CLONES static void rp_activate_all(const rp_pairs *pairs, const double *score) {
     for (int64_t i = 0; i < pairs->n_queries; i++) {
-        rp_query q = rp_query_at(pairs, i);
+        rp_query q = rp_weighted_query_at(pairs, i);
         if (q.n_levels > 1)
             rp_activate(&q, score + pairs->query_ptr[i], pairs->margin, pairs->band,
                         &pairs->space);
@@ -22,7 +22,7 @@ RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, d
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
-        if (q.n_levels > 1) rp_any_laplacian(&q, z + b, &pairs->space, out + b);
+        if (q.n_levels > 1) rp_any_laplacian(pairs, i, &q, z + b, out + b);
         else memset(out + b, 0, (size_t)q.n_rows * sizeof *out);
     }
 }
@@ -31,7 +31,7 @@ RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, d
 RP_CLONES static const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i,
                                                   const double *z) {
     rp_query q = rp_query_at(pairs, i);
-    rp_any_laplacian(&q, z + pairs->query_ptr[i], &pairs->space, pairs->space.product);
+    rp_any_laplacian(pairs, i, &q, z + pairs->query_ptr[i], pairs->space.product);
     return pairs->space.product;
 }
 
@@ -39,7 +39,7 @@ RP_CLONES static double rp_squared_hinge_all(const rp_pairs *pairs, const double
                                              double *coefficient) {
     double loss = 0.0;
     for (int64_t i = 0; i < pairs->n_queries; i++) {
-        rp_query q = rp_query_at(pairs, i);
+        rp_query q = rp_weighted_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
         if (q.n_levels > 1)
             RP_ADD_EITHER(loss, &q, rp_squared_hinge_of, score + b, pairs->margin, pairs->band,
@@ -53,7 +53,7 @@ RP_CLONES static double rp_hinge_all(const rp_pairs *pairs, const double *score,
                                      double *coefficient) {
     double loss = 0.0;
     for (int64_t i = 0; i < pairs->n_queries; i++) {
-        rp_query q = rp_query_at(pairs, i);
+        rp_query q = rp_weighted_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
         if (q.n_levels > 1)
             RP_ADD_EITHER(loss, &q, rp_hinge_of, score + b, pairs->margin, coefficient + b);
@@ -65,7 +65,7 @@ RP_CLONES static double rp_hinge_all(const rp_pairs *pairs, const double *score,
 RP_CLONES static double rp_clipped_slack_all(const rp_pairs *pairs, const double *score) {
     double sum = 0.0;
     for (int64_t i = 0; i < pairs->n_queries; i++) {
-        rp_query q = rp_query_at(pairs, i);
+        rp_query q = rp_weighted_query_at(pairs, i);
         if (q.n_levels > 1)
             RP_ADD_EITHER(sum, &q, rp_clipped_slack_of, score + pairs->query_ptr[i], pairs->margin,
                              pairs->band);

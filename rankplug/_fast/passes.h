@@ -91,7 +91,7 @@ RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const 
                                         q.n_rows * (1 + with_pairs));
         NAME(rp_scores)(X + b * d, NULL, q.n_rows, d, &ahead, v, z + b);
         if (!with_pairs) continue;
-        rp_any_laplacian(&q, z + b, &pairs->space, u);
+        rp_any_laplacian(pairs, i, &q, z + b, u);
         NAME(rp_add_rows)(X + b * d, NULL, q.n_rows, d, &ahead, u, g);
     }
 }

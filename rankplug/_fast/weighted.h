@@ -161,8 +161,10 @@ RP_INLINE void rp_sort_weights(const rp_query *q) {
     for (int32_t p = 0; w->loser && p < q->n_rows; p++) w->sorted_loser[p] = w->loser[q->order[p]];
 }
 
-RP_CLONES static void rp_weighted_laplacian(const rp_query *q, const double *z,
-                                            const rp_workspace *space, double *out) {
+RP_CLONES static void rp_weighted_laplacian(const rp_pairs *pairs, int64_t i, const double *z,
+                                            double *out) {
+    const rp_workspace *space = &pairs->space;
+    rp_query query = rp_weighted_query_at(pairs, i), *q = &query;
     int32_t n = q->n_rows;
     for (int32_t p = 0; p < n; p++) space->value[p] = z[q->order[p]];
     rp_weighted_value_sums(q, space->value, space, space->above, space->below);
@@ -171,11 +173,12 @@ RP_CLONES static void rp_weighted_laplacian(const rp_query *q, const double *z,
             * (q->weights.count[p] * space->value[p] - (space->above[p] + space->below[p]));
 }
 
-/* out = weight * sum over curved pairs (i, j) of c_ij (z_i - z_j) (e_i - e_j). */
-RP_INLINE void rp_any_laplacian(const rp_query *q, const double *z, const rp_workspace *space,
-                                double *out) {
-    if (q->weights.count) rp_weighted_laplacian(q, z, space, out);
-    else rp_laplacian(q, z, space, out);
+/* out = weight * sum over curved pairs (i, j) of c_ij (z_i - z_j) (e_i - e_j), for query i, which
+ * is q: nobody else learns of the address of q, so that it stays in registers. */
+RP_INLINE void rp_any_laplacian(const rp_pairs *pairs, int64_t i, const rp_query *q,
+                                const double *z, double *out) {
+    if (pairs->weights.count) rp_weighted_laplacian(pairs, i, z, out);
+    else rp_laplacian(q, z, &pairs->space, out);
 }
 
 #endif

@@ -62,7 +62,11 @@ def plain_pairs(score, relevance, margin, band):
     return np.where(active, margin - difference, 0.0), active & ~(difference < margin - band)
 
 
-def check_pairs(sizes, n_levels, seed, band=np.inf, margin=1.0):
+SIDES = ("winner", "loser")
+FACTORS = [(), ("winner",), ("loser",), SIDES, ("gain",), (*SIDES, "gain")]
+
+
+def check_pairs(sizes, n_levels, seed, band=np.inf, margin=1.0, factors=()):
     """Queries of these sizes, with so many levels in those that are large enough."""
     rng = np.random.default_rng(seed)
     walls = Walls()
@@ -72,7 +76,15 @@ def check_pairs(sizes, n_levels, seed, band=np.inf, margin=1.0):
     relevance = np.concatenate(levels).astype(float)
     score, z = np.round(rng.normal(size=n), 1), rng.normal(size=n)
     weight = rng.random(len(sizes)) + 0.5
-    queries = Queries(walls.around(query_ptr), walls.around(relevance), walls.around(weight))
+    own = {"winner": rng.random(n), "loser": rng.random(n), "gain": 0.3 * relevance}
+    counts = np.multiply.outer(*(own[k] if k in factors else np.ones(n) for k in SIDES))
+    if "gain" in factors:
+        counts *= own["gain"][:, None] - own["gain"]
+    queries = Queries(
+        *(walls.around(array) for array in (query_ptr, relevance, weight)),
+        **{name: walls.around(own[name]) for name in factors},
+        allocate=lambda shape, dtype=np.float64: walls.zeros(*np.atleast_1d(shape), dtype=dtype),
+    )
     pairs = ActivePairs(queries)
     pairs.update(walls.around(score), margin, band)
     out, coefficient, half = walls.zeros(n), walls.zeros(n), walls.zeros(n)
@@ -82,18 +94,18 @@ def check_pairs(sizes, n_levels, seed, band=np.inf, margin=1.0):
     expected = {"squared": 0.0, "hinge": 0.0}
     for q, (b, e) in enumerate(itertools.pairwise(query_ptr)):
         slack, curved = plain_pairs(score[b:e], relevance[b:e], margin, band)
-        active = slack > 0
+        active, curved = (slack > 0) * counts[b:e, b:e], curved * counts[b:e, b:e]
         count = curved.sum(axis=1) + curved.sum(axis=0)
         close(pairs.count[b:e], count)
         close(pairs.difference[b:e], curved.sum(axis=1) - curved.sum(axis=0))
         product = count * z[b:e] - curved @ z[b:e] - z[b:e] @ curved
         close(out[b:e], weight[q] * product)
         close(coefficient[b:e], weight[q] * (active.sum(axis=0) - active.sum(axis=1)))
-        narrow = np.minimum(slack, band)
+        narrow = np.minimum(slack, band) * counts[b:e, b:e]
         close(half[b:e], weight[q] * (narrow.sum(axis=0) - narrow.sum(axis=1)))
         square = np.where(slack < band, slack**2, band * (2 * slack - band) if band < 9 else 0.0)
-        expected["squared"] += weight[q] * square[active].sum()
-        expected["hinge"] += weight[q] * slack.sum()
+        expected["squared"] += weight[q] * (square * active).sum()
+        expected["hinge"] += weight[q] * (slack * counts[b:e, b:e]).sum()
     close([squared, hinge], list(expected.values()))
     assert walls.standing()
 
@@ -106,12 +118,13 @@ def test_pairs_of_up_to_seventy_rows(band):
                 check_pairs([n], n_levels, n, band)
 
 
-def test_queries_side_by_side_keep_to_their_rows():
+@pytest.mark.parametrize("factors", FACTORS, ids="-".join)
+def test_queries_side_by_side_keep_to_their_rows(factors):
     """Small ones between large ones, and with none in between."""
     sizes = [1, RUN, 0, RUN + 1, 1, 2 * RUN + 1, 70, 0, 2, 33]
     for n_levels in (1, 2, *LEVELS, 70):
-        check_pairs(sizes, n_levels, n_levels)
-        check_pairs(sizes[::-1], n_levels, n_levels, band=0.5)
+        check_pairs(sizes, n_levels, n_levels, factors=factors)
+        check_pairs(sizes[::-1], n_levels, n_levels, band=0.5, factors=factors)
 
 
 @pytest.mark.parametrize("n_levels", [15, 16, 17, 255, 256, 257])
