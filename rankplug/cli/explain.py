@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rankplug.cli.documents import add_label_argument, read_documents
 from rankplug.cli.models import (
     add_log_argument,
     add_model_arguments,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HELP = """\
 examples:
   rankplug explain out/model test.csv                        what moves rows within queries
+  rankplug explain out/model test.csv --metric ndcg@10       and what the metric owes to it
   rankplug explain out/model test.csv --query q17            what sets its rows apart
   rankplug explain out/model test.csv --above 31 --below 40  why one stands above the other
 
@@ -50,24 +52,31 @@ def add_explain(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=parse_count, metavar="N", help="features to show (default: some)"
     )
+    parser.add_argument(
+        "--metric", metavar="M", help="of all rows also by how much it falls without each feature"
+    )
+    add_label_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_log_argument(parser, "the whole table")
     add_qid_argument(parser, "that of the training, or qid")
     add_notation_arguments(parser, "as in the model's training, else from 1")
-    parser.set_defaults(command=_explain)
+    parser.set_defaults(command=_explain, display=None)
 
 
 def _explain(args: argparse.Namespace) -> int:
     from rankplug.exceptions import ParameterError
-    from rankplug.explain import explain_model, explain_query
+    from rankplug.explain import explain_query
 
     if (args.above is None) != (args.below is None):
         raise ParameterError("--above and --below go together: the two rows to compare")
     model = open_model(args)
     if args.query is None and args.above is None:
-        X, qid, _ = _read_rows(model, args, None)
-        _show(explain_model(model, X, qid=qid), args)
+        _show(_explain_model(model, args), args)
         return 0
+    if args.metric is not None:
+        raise ParameterError(
+            "--metric measures all queries: leave out --query, --above and --below"
+        )
     query = _query_of(model, args) if args.query is None else args.query
     X, _, rows = _read_rows(model, args, query)
     of_query = explain_query(model, X, rows=rows)
@@ -76,6 +85,25 @@ def _explain(args: argparse.Namespace) -> int:
     else:
         _show(of_query, args)
     return 0
+
+
+def _explain_model(model: Model, args: argparse.Namespace) -> Explanation:
+    from rankplug.explain import explain_model
+
+    if args.metric is None:
+        X, qid, _ = _read_rows(model, args, None)
+        return explain_model(model, X, qid=qid)
+    import numpy as np
+
+    from rankplug.exceptions import DataError
+
+    documents, (entrant,) = read_documents(args, {args.model: model})
+    if documents.relevance is None:
+        raise DataError(f"{args.data}: --metric needs the relevance: name its column with --label")
+    assert entrant.features is not None
+    X = entrant.features(np.arange(len(documents.rows)))
+    qid = np.repeat(np.arange(len(documents.query_ids)), np.diff(documents.query_ptr))
+    return explain_model(model, X, qid=qid, y=documents.relevance, metric=args.metric)
 
 
 def _show(explanation: Explanation, args: argparse.Namespace) -> None:

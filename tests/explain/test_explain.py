@@ -264,9 +264,16 @@ def test_the_command_explains(tmp_path, capsys, models):
     assert capsys.readouterr().out.count("\n") == N_ROWS + 3
     assert main(common) == 0
     assert "movement" in capsys.readouterr().out
+    frame.assign(grade=Y)[::-1].to_csv(file, index=False)
+    assert main([*common, "--metric", "map", "--label", "grade", "--json"]) == 0
+    told = pd.DataFrame(json.loads(capsys.readouterr().out)).set_index("feature")
+    assert told.loc["d", "loss"] == pytest.approx(0, abs=1e-9)
+    assert told.loc["a", "low"] > 0
     for wrong, message in (
         (["--above", "3"], "go together"),
         (["--query", "q9"], "no row is of query 'q9'"),
+        (["--query", "q3", "--metric", "map"], "--metric measures all queries"),
+        (["--metric", "map"], "--metric needs the relevance"),
         (["--above", "99", "--below", "1"], "no row 99, as there are 60, counted from 0"),
         (["--above", "0", "--below", "59"], "row 59 is not of the query"),
     ):

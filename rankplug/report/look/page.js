@@ -128,7 +128,7 @@ class Page {
     const worse = saved ? data.wins[left.index][right.index]
       : values.filter((query) => query.margin < 0).length;
     const [more, less] = saved && !data.higher ? [worse, better] : [better, worse];
-    const where = saved ? "" : ` of the ${count(values.length, "query", "queries")} shown`;
+    const where = saved ? "" : `, mean of ${count(values.length, "query", "queries")}`;
     const told = (side, entrant) => element(
       "strong", { class: `look-of-${side}` }, `${entrant.name} ${measure(mean(side, entrant))}`);
     this.parts.total.replaceChildren(
