@@ -23,6 +23,7 @@ from rankplug.data.arrays import (
 )
 from rankplug.data.base import PreferenceData, Task
 from rankplug.data.categories import Categories
+from rankplug.data.pair_counts import count_pairs, require_pairs
 from rankplug.data.queries import expand_group, group_queries
 from rankplug.data.row_weights import (
     QueryWeight,
@@ -30,6 +31,7 @@ from rankplug.data.row_weights import (
     document_weights,
     inverse_idcg,
     query_weights,
+    stack_document_weights,
 )
 from rankplug.data.scaling import Scaling
 from rankplug.exceptions import DataError
@@ -241,7 +243,7 @@ class RankingData(PreferenceData):
         cuts = np.unique(np.append(np.searchsorted(self.query_ptr, starts), self.n_queries))
         ptr = self.query_ptr
         parts = [
-            _pair_counts(self.relevance[ptr[b] : ptr[e]], ptr[b : e + 1] - ptr[b])
+            count_pairs(self.relevance[ptr[b] : ptr[e]], ptr[b : e + 1] - ptr[b])
             for b, e in pairwise(cuts)
         ]
         return np.concatenate(parts)
@@ -284,21 +286,7 @@ class RankingData(PreferenceData):
 
     def require_pairs(self) -> None:
         """Raise `DataError` if no query of positive weight has two rows of different relevance."""
-        same_query = np.ones(max(self.n_samples - 1, 0), dtype=bool)
-        boundaries = self.query_ptr[1:-1] - 1
-        same_query[boundaries[boundaries >= 0]] = False
-        pairs = same_query & (self.relevance[1:] != self.relevance[:-1])
-        if not pairs.any():
-            raise no_pairs(self.n_samples, self.n_queries)
-        weight = self.row_weight
-        if weight is not None and not weight[1:][pairs].any():
-            raise no_pairs_count()
-        if self.document_weight is not None:
-            lowest = np.minimum.reduceat(self.relevance, self.query_ptr[:-1])
-            counted = self.document_weight > 0
-            counted &= (self.weights > 0)[self.row_query]
-            if not np.any(counted & (self.relevance > lowest[self.row_query])):
-                raise no_pairs_count("document_weight is zero for every row above another one")
+        require_pairs(self)
 
     def __sizeof__(self) -> int:
         """Bytes of the arrays in memory; those that are mapped from a file take none."""
@@ -361,49 +349,12 @@ class RankingData(PreferenceData):
             id_columns=parts[0].id_columns,
             zero_based=parts[0].zero_based,
             categories=cls._same_categories(parts),
-            document_weight=cls._stack_document_weights(parts),
+            document_weight=stack_document_weights(
+                [(p.n_samples, p.document_weight) for p in parts]
+            ),
             shown=_stack_shown([part.shown for part in parts]),
         )
         return stacked._noting_parts(parts)
-
-    @staticmethod
-    def _stack_document_weights(parts: Sequence[RankingData]) -> NDArray[np.float64] | None:
-        """Those of the rows of all parts, 1 where a part has none; None if none has."""
-        given = [part.document_weight for part in parts]
-        if all(weight is None for weight in given):
-            return None
-        pairs = zip(parts, given, strict=True)
-        return np.concatenate([np.ones(part.n_samples) if w is None else w for part, w in pairs])
-
-
-def no_pairs(n_samples: int, n_queries: int) -> DataError:
-    """The error that there is nothing to learn from in so many samples and queries."""
-    return DataError(
-        f"no preference pair in {n_samples} samples of {n_queries} queries: the rows of a query "
-        "all have the same relevance, so there is nothing to learn; check the labels and the "
-        "query ids"
-    )
-
-
-def no_pairs_count(why: str = "sample_weight is zero for every query that has one") -> DataError:
-    """The error that what could be learnt from has no weight."""
-    return DataError(f"no preference pair counts: {why}")
-
-
-def _pair_counts(relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]) -> NDArray[np.int64]:
-    sizes = np.diff(query_ptr)
-    query = np.repeat(np.arange(len(sizes)), sizes)
-    by_level = np.lexsort((relevance, query))
-    new_run = np.ones(len(relevance), dtype=bool)
-    same_query = query[by_level[1:]] == query[by_level[:-1]]
-    same_level = relevance[by_level[1:]] == relevance[by_level[:-1]]
-    new_run[1:] = ~(same_query & same_level)
-    starts = np.flatnonzero(new_run)
-    runs = np.diff(np.append(starts, len(relevance)))
-    tied = np.zeros(len(sizes), dtype=np.int64)
-    np.add.at(tied, query[by_level[starts]], runs * (runs - 1) // 2)
-    result: NDArray[np.int64] = sizes * (sizes - 1) // 2 - tied
-    return result
 
 
 def _stack_shown(tables_: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -56,6 +57,18 @@ def document_weights(
     if np.any(weight < 0):
         raise DataError(f"document_weight is negative at row {np.flatnonzero(weight < 0)[0]}")
     return weight if order is None else weight[order]
+
+
+def stack_document_weights(
+    parts: Sequence[tuple[int, NDArray[np.float64] | None]],
+) -> NDArray[np.float64] | None:
+    """Those of all parts, given with their numbers of rows: 1 where a part has none.
+
+    None if none has.
+    """
+    if all(weight is None for _, weight in parts):
+        return None
+    return np.concatenate([np.ones(n) if weight is None else weight for n, weight in parts])
 
 
 def inverse_idcg(gain: NDArray[np.float64], query_ptr: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -18,8 +18,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import LabelRankingData, RankingData, concatenate_ranges, take_rows
-from rankplug.data.ranking import no_pairs_count
+from rankplug.data import (
+    LabelRankingData,
+    RankingData,
+    concatenate_ranges,
+    no_pairs_count,
+    take_rows,
+)
 from rankplug.shards import PairWeighting, Reduction, Vector, pair_weights, weigh_pairs
 
 PairChoice: TypeAlias = Literal["all", "adjacent"]

@@ -19,8 +19,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from rankplug.data import PreferenceData
-from rankplug.data.ranking import no_pairs_count
+from rankplug.data import PreferenceData, no_pairs_count
 from rankplug.shards.matrices import Vector
 from rankplug.shards.weighting import UNIFORM, PairWeighting, weigh_pairs
 

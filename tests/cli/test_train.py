@@ -81,3 +81,15 @@ def test_a_failure_leaves_no_model(recipe, capsys, monkeypatch):
     assert cli.main(command) == 1
     assert "tree-tron: too many rows" in capsys.readouterr().out
     assert not Path("out/model").exists()
+
+
+@pytest.mark.usefixtures("recipe")
+def test_a_column_of_weights_of_rows_is_named(capsys):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=60), rng.random(60)
+    rows = [f"{i // 6},{int(x[i] > 0)},{x[i]:.3f},{w[i]:.3f}" for i in range(60)]
+    Path("rows.csv").write_text("\n".join(["qid,label,a,w", *rows]) + "\n")
+    command = ["train", "rows.csv", "--document-weight", "w", "--output", "out", "--quiet"]
+    assert cli.main(command) == 0, capsys.readouterr().err
+    assert "document_weight: w" in Path("out/recipe.yaml").read_text()
+    assert rankplug.mlflow.load_model("out/model").feature_names == ("a",)

@@ -279,6 +279,17 @@ def test_ranges_and_pair_counts_take_little_memory(monkeypatch, web_search):
 
 
 @pytest.mark.usefixtures("small_parts")
+def test_weights_of_mapped_rows_are_those_in_memory(web_search, tmp_path):
+    weight = np.linspace(0.0, 2.0, web_search.n_samples)
+    data = web_search.with_facts(document_weight=weight)
+    in_file = mapped_data(web_search, tmp_path).with_facts(document_weight=weight)
+    weighting = {"pair_weight": "gain", "document_pairs": "product"}
+    solver = rankplug.make_solver("tree-tron", C=1e-3, **weighting)
+    expected = solver.solve(data).model.coef
+    np.testing.assert_array_equal(solver.solve(in_file).model.coef, expected)
+
+
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_threads_fetch_in_turn(web_search, tmp_path, layout):
     data = in_layout(web_search, layout)
