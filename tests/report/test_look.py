@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import rankplug
-from rankplug.data import RankingData
+from rankplug.data import RankingData, Scaling
 from rankplug.kernels import Kernel
 from rankplug.models import KernelModel, LinearModel, scaled_model
 from rankplug.report import Outcome, Report, show_rankings, to_html
@@ -188,6 +188,21 @@ def test_what_cannot_be_explained_is_shown_without_reasons(monkeypatch):
     assert unpack(one.data)["entrants"][0]["method"] == "sampled Shapley values"
     monkeypatch.setattr("rankplug.report.look.entrants._MOST_SCORES", 100)
     assert unpack(look_at(report_of(data, sampled)).data)["entrants"][0]["method"] is None
+
+
+def test_very_large_trees_are_not_explained(models, monkeypatch):
+    data, made = models
+    scaled = scaled_model(made["trees"], Scaling(None, np.ones(5)))
+    leaves = rankplug.make_solver("mapped", map={"leaves": {"n_estimators": 2}})
+    refitted = leaves.solve(data, random_state=0).model
+
+    def methods():
+        told = unpack(look_at(report_of(data, scaled, refitted, made["linear"])).data)
+        return [one["method"] for one in told["entrants"]]
+
+    assert methods() == ["TreeSHAP", "TreeSHAP", "weight times value"]
+    monkeypatch.setattr("rankplug.report.look.entrants._MOST_LEAVES", data.n_samples)
+    assert methods() == [None, None, "weight times value"]
 
 
 def test_scaled_and_prepared_data_are_shown_as_they_were():

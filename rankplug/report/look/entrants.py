@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankplug.data import RankingData, recode, take_rows
-from rankplug.models import Contributions, Model, find_contributions
+from rankplug.maps import MappedModel
+from rankplug.models import Contributions, Model, TreeModel, WrappedModel, find_contributions
 
 Features: TypeAlias = Callable[[NDArray[np.int64]], Any]
 """From positions of rows to their features, in a form that the model's `predict` takes."""
 
 _MOST_SCORES = 400_000
 """That are computed to sample contributions: a second or a few."""
+_MOST_LEAVES = 500_000_000
+"""That TreeSHAP looks at for all rows: a minute or so on one processor."""
 _PERMUTATIONS = 8  # random orders of sampled contributions
 
 
@@ -114,11 +117,22 @@ def can_explain(entrant: Entrant, rows: NDArray[np.int64]) -> bool:
     model, features = entrant.model, entrant.features
     if model is None or features is None or not len(rows):
         return False
+    if len(rows) * _count_leaves(model) > _MOST_LEAVES:
+        return False
     some = model.check_rows(features(rows[:2]))
     n_scores = 2 * _PERMUTATIONS * len(rows) * some.shape[1]
     return (
         n_scores <= _MOST_SCORES or find_contributions(model, some, n_permutations=2).error is None
     )
+
+
+def _count_leaves(model: Model) -> int:
+    """Leaves of all trees of a model, which TreeSHAP looks at for each row."""
+    while isinstance(model, WrappedModel) and not isinstance(model, MappedModel):
+        model = model.model
+    holders = [model, *(model.map.parts if isinstance(model, MappedModel) else ())]
+    trees = [model, *(getattr(one, "trees", None) for one in holders)]
+    return sum(int(one.leaf_counts.sum()) for one in trees if isinstance(one, TreeModel))
 
 
 def explain(entrant: Entrant, rows: NDArray[np.int64]) -> Explained:

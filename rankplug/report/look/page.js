@@ -120,7 +120,9 @@ class Page {
       ? data.entrants[entrant.index].mean
       : values.reduce((sum, query) => sum + query[side], 0) / values.length;
     if (!values.length) {
-      this.parts.total.replaceChildren("There are no labels: nobody can say who wins.");
+      this.parts.total.replaceChildren(data.grades
+        ? "No metric can be told of these labels."
+        : "There are no labels: nobody can say who wins.");
       return;
     }
     const better = saved ? data.wins[right.index][left.index]
@@ -284,7 +286,7 @@ class Page {
       list.append(this.documentItem(document, rank, other && other.ranks[document] - rank));
       last = rank;
     }
-    if (query.size > last && this.entrants.length) list.append(this.gap(query.size - last));
+    if (query.size > last) list.append(this.gap(query.size - last));
     return element("div", {}, element("h4", { class: `look-of-${side}` }, entrant.name), list);
   }
 
@@ -375,7 +377,7 @@ class Page {
       button.querySelector(".look-mark").textContent = place < 0 ? "" : "AB"[place];
     }
     this.drawLines();
-    this.drawWhy();
+    this.why.replaceChildren(...reasons(this));
   }
 
   drawLines() {
@@ -413,87 +415,6 @@ class Page {
     }
     legend.append("Choose two documents to see why one stands above the other.");
     return legend;
-  }
-
-  // Why
-
-  drawWhy() {
-    const { query, pair } = this.state;
-    if (pair.length < 2) {
-      this.why.replaceChildren(element("p", {}, "Choose another document to compare with."));
-      return;
-    }
-    const sides = this.left === this.right ? ["left"] : ["left", "right"];
-    this.why.replaceChildren(
-      element("h3", {}, "Why?"),
-      element("p", {}, this.nameOf(query, 0), " against ", this.nameOf(query, 1), this.wish(query)),
-      element("div", { class: "look-reasons" }, ...sides.map((side) => this.reason(side, query))),
-    );
-  }
-
-  nameOf(query, place) {
-    const document = this.state.pair[place];
-    const label = query.labels ? ` (label ${format(query.labels[document])})` : "";
-    return element("span", { class: "look-name" },
-      element("b", { class: "look-badge" }, "AB"[place]),
-      ` ${this.titleOf(query, document)}${label}`);
-  }
-
-  // What the labels say about the two documents.
-  wish(query) {
-    if (!query.labels) return ".";
-    const [above, below] = this.state.pair.map((document) => query.labels[document]);
-    if (above === below) return ". Their labels are alike.";
-    return `. By the labels ${above > below ? "A" : "B"} should stand above.`;
-  }
-
-  reason(side, query) {
-    const [above, below] = this.state.pair;
-    const entrant = this[side];
-    const { scores, ranks } = entrant.ranking(query);
-    const order = ranks[above] < ranks[below] ? "A above B" : "B above A";
-    const title = element("h4", {},
-      element("span", { class: `look-of-${side}` }, entrant.name), ` puts ${order}`);
-    const found = differences(this.data, query, entrant, above, below);
-    if (found) {
-      const method = element("p", { class: "look-method" },
-        `Added to the score of A, less that of B: ${entrant.method}.`);
-      return element("div", {}, title, this.barTable(found), method);
-    }
-    const difference = ` The scores differ by ${signed(scores[above] - scores[below])}.`;
-    return element("div", {}, title, element("p", {}, this.unexplained(entrant), difference));
-  }
-
-  unexplained(entrant) {
-    if (entrant.kind === "ideal") return "It is the order of the labels.";
-    return entrant.method
-      ? "They are those of another training, as of another fold, than the model that is at hand."
-      : "What its features add would take long to find: the command rankplug explain tells it.";
-  }
-
-  barTable({ bars, rest, total }) {
-    const others = { name: "other features", above: "", below: "", added: rest };
-    const rows = rest ? [...bars, others] : bars;
-    const widest = Math.max(...rows.map((row) => Math.abs(row.added))) || 1;
-    const body = rows.map((row) => element("tr", {},
-      element("th", { scope: "row", title: row.name }, row.name),
-      element("td", {}, format(row.above)), element("td", {}, format(row.below)),
-      element("td", { class: "look-track" }, this.bar(row.added, widest)),
-      element("td", {}, signed(row.added))));
-    const head = ["feature", "A", "B", "B ◂ ▸ A", "added"].map((text) =>
-      element("th", { scope: "col" }, text));
-    return element("table", {},
-      element("thead", {}, element("tr", {}, ...head)),
-      element("tbody", {}, ...body),
-      element("tfoot", {}, element("tr", {},
-        element("th", { scope: "row", colspan: "4" }, "difference of the scores"),
-        element("td", { class: "look-sum" }, signed(total)))));
-  }
-
-  bar(added, widest) {
-    const bar = element("span", { class: `look-bar look-${added > 0 ? "for-a" : "for-b"}` });
-    bar.style.width = `${(50 * Math.abs(added)) / widest}%`;
-    return bar;
   }
 
   // Weights and curves that are turned by hand

@@ -24,7 +24,7 @@ MOST_BYTES = 300_000
 """That rankings may add to a report."""
 
 REPORT_LIMITS = Limits()
-_SCRIPTS = ("elements.js", "rankings.js", "panel.js", "page.js")
+_SCRIPTS = ("elements.js", "rankings.js", "why.js", "panel.js", "page.js")
 
 
 @dataclass(frozen=True)
