@@ -328,6 +328,8 @@ class KernelCache:
         return self._sample[: self.n_columns]
 
     def _values(self, samples: Indices, n_columns: int) -> NDArray[np.float64]:
+        if n_columns == 0:
+            return np.empty((len(samples), 0))
         columns = self._X[self._sample[:n_columns]] if self._grows else self._X
         self.n_evaluations += len(samples) * n_columns
         return self._kernel(self._X[samples], columns)

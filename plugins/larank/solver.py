@@ -28,6 +28,7 @@ Operations: TypeAlias = Literal["all", "new", "new+old", "new+optimize"]
 _MOST_EPOCHS = 1000  # the default's meaning of "until converged"
 _SHRUNK = 0.1  # of the mean gap: below it the cyclic schedule passes over a pattern for an epoch
 _PATIENCE = 100  # epochs of the cyclic schedule, after which it should have closed the gap by
+_ROUNDING = 1e-13  # of C times all weights and the largest score: a loss that is none
 _PROGRESS = 0.5  # half of it
 _DECADES = 6  # of the smoothing of a start, from where hardly a dual variable is at its bound
 _MOST_SWEEPS = 10  # over the others in one epoch, as their gaps grow old
@@ -200,7 +201,10 @@ class LaRank(KernelSolver):
         if self.random_state is not None:
             rng = np.random.default_rng(self.random_state)
         ascent = _Ascent(layout, patterns, weights, self.schedule, self.operations, rng)
-        if init is not None and base is None:
+        if base is not None:
+            spread = 1.0 + float(np.abs(base.predict(data.X)).max())
+            ascent.rounding = _ROUNDING * self.C * float(layout.weight.sum()) * spread
+        elif init is not None:
             largest = self.C * float(layout.weight.max())
             ascent.start_at(np.asarray(init.predict(data.X)).ravel(), largest)
         return ascent.run(
@@ -256,6 +260,8 @@ class _Ascent:
     2. lets the compiled schedule take its steps, while `Weights` keeps up the scores it reads;
     3. visits all patterns in turn if, by chance, the adaptive schedule took no step;
     4. evaluates both objectives, and ends the ascent if the gap is small or nothing moved.
+
+    A gap of at most `rounding` is none: online, new rows may leave nothing to learn.
     """
 
     def __init__(
@@ -279,6 +285,7 @@ class _Ascent:
         self._primal = np.inf
         self._dual = 0.0
         self._certified = True
+        self.rounding = 0.0
 
     def start_at(self, scores: Vector, largest: float) -> None:
         """Start with the dual variables at a model's scores of the smoothed loss.
@@ -368,7 +375,8 @@ class _Ascent:
 
     @property
     def _gap(self) -> float:
-        return max(self._primal - self._dual, 0.0)
+        gap = self._primal - self._dual
+        return 0.0 if gap <= self.rounding else gap
 
     def _collect_numbers(self) -> dict[str, float]:
         optimize, process_old, process_new = self._schedule.counts

@@ -165,7 +165,6 @@ class KernelWeights:
     def recompute(self) -> None:
         """Make the scores of all rows from the dual variables."""
         if self._growing:
-            self._add_columns(np.arange(min(self._chunk_rows, self._X.shape[0])), keep=True)
             self._add_all_columns()
             self._growing = False
         self.scores.n_columns = 0

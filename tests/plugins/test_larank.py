@@ -237,6 +237,13 @@ def test_online_takes_one_epoch_and_says_nothing():
     same = nothing.solve(LabelRankingData.from_arrays(data.X, learnt), init=far, random_state=0)
     np.testing.assert_array_equal(same.model.coef, far.coef)
     assert (same.objective, same.status) == (0.0, "converged")
+    clear = LabelRankingData.from_arrays(10.0 * np.eye(4), np.arange(4))
+    kernel = LaRank(C=100.0, kernel="rbf", gamma=0.1, tol=1e-6, epochs=5000, online=True)
+    learnt = kernel.solve(clear, random_state=0).model
+    assert learnt.predict(clear.X).argmax(axis=1).tolist() == [0, 1, 2, 3]
+    again = kernel.set_params(tol=1e-2).solve(clear.take([0, 1]), init=learnt, random_state=0)
+    assert again.status == "converged"
+    np.testing.assert_allclose(again.model.predict(clear.X), learnt.predict(clear.X), atol=1e-2)
 
 
 def test_with_kernels_the_kernel_stays():
