@@ -71,7 +71,7 @@ def test_agrees_with_a_qp_solver(arrays, C, method, weighting):
     """
     data = RankingData.from_arrays(*arrays)
     if weighting:
-        weight = np.cbrt(odd_weights(data.n_samples, len(arrays[1])))
+        weight = odd_weights(data.n_samples, len(arrays[1]))
         weight[-2:] = 1.0  # of a pair for certain
         data = data.with_facts(document_weight=weight)
     differences, _ = pair_differences(data)

@@ -53,7 +53,7 @@ def solve(data, C=1.0, **params):
 def test_agrees_with_listed_pairs(arrays, C, params, weighting):
     data = RankingData.from_arrays(*arrays)
     if weighting:
-        weight = np.cbrt(odd_weights(data.n_samples, len(arrays[1])))
+        weight = odd_weights(data.n_samples, len(arrays[1]))
         weight[-2:] = 1.0  # of a pair for certain
         data = data.with_facts(document_weight=weight)
     differences, _ = pair_differences(data)
@@ -82,7 +82,7 @@ def test_agrees_with_a_qp_solver(C, weighting):
     data = RankingData.from_arrays(X, rng.integers(0, 3, size=12), qid)
     differences, _ = pair_differences(data)
     if weighting is not None:
-        data = data.with_facts(document_weight=np.sqrt(odd_weights(12, 1)))
+        data = data.with_facts(document_weight=odd_weights(12, 1))
     weight = listed_weights(data, "mean", **(weighting or {}))
     w = cvxpy.Variable(3)
     slack = cvxpy.pos(1 - differences @ w)
