@@ -200,9 +200,14 @@ class LinearPathSolver(IterativeSolver):
         return open_pairs(prepared, self.reduction, self.n_threads, self.weighting, self.pairs)
 
     def _loss_parameters(self) -> dict[str, Any]:
-        """The parameters that enter the loss, for `describe_objective`."""
-        names = ("C", "reduction", "pair_weight", "document_pairs", "pairs")
-        return {name: getattr(self, name) for name in names}
+        """The parameters that enter the loss, for `describe_objective`.
+
+        Those of other weights and pairs than usual are named only where they are others, so that
+        solvers of other packages, which may know none of them, state an equal objective.
+        """
+        usual = {"pair_weight": "uniform", "document_pairs": "preferred", "pairs": "all"}
+        others = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        return {"C": self.C, "reduction": self.reduction, **others}
 
     @abstractmethod
     def _open_problem(self, shards: Shards) -> PathProblem:
