@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rankplug.data import tables
 from rankplug.exceptions import RankplugError, UnknownNameError
 from rankplug.io.frames import arrow_table, write_frame
 from rankplug.metrics import parse_metrics
@@ -72,6 +73,7 @@ def compare(
     weight: str | None = None,
     document_weight: str | None = None,
     drop: str | Sequence[str] = (),
+    display: str | Sequence[str] = (),
     solvers: Solvers | None = None,
     metrics: str | Sequence[str] = (),
     baseline: str | None = None,
@@ -104,6 +106,8 @@ def compare(
         Column of a weight for each row, for solvers that take such.
     drop : str or sequence of str
         Columns that are no features.
+    display : str or sequence of str
+        Columns that describe a document, such as its title, in the report.
     solvers : iterable of str or Solver, or mapping of them by name, optional
         By default ``tree-tron``, ``mapped``, ``xgboost-pairwise`` and, if it is installed and
         labels are grades, ``lightgbm-lambdarank``.
@@ -158,7 +162,9 @@ def compare(
         recipe = parse_recipe(
             start.text, name, "recipe", Path.cwd() if from_file else folder.absolute()
         )
-        recipe = replace(recipe, metrics=canonical, seed=int(seed))
+        assert isinstance(recipe.data, OneFile)
+        shown = replace(recipe.data, display=tables.listed(display))
+        recipe = replace(recipe, data=shown, metrics=canonical, seed=int(seed))
         recipe = _with_solvers(recipe, entries, baseline)
         if n_trials is not None:
             recipe = replace(recipe, tune=Tune(n_trials=int(n_trials)))

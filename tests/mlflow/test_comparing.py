@@ -52,7 +52,8 @@ def folder(tmp_path, monkeypatch, empty_store):
 
 def test_a_frame_is_enough(folder, capsys):
     frame = searches()
-    report = rankplug.compare(frame, **ROLES, progress=False)
+    report = rankplug.compare(frame, **ROLES, display="title", progress=False)
+    assert set(report.test.shown["title"].to_pylist()) == {"red shoes"}
     names = ["tree-tron", "mapped", "xgboost-pairwise", "lightgbm-lambdarank"]
     assert [one.name for one in report.outcomes] == [*names, "constant", "single-feature"]
     assert {one.status for one in report.outcomes} == {"converged"}
