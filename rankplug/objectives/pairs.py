@@ -144,6 +144,11 @@ class PairLoss:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
         self.shards.apply(Shard.extend_direction, step)
 
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current point to `w` the direction."""
+        self.n_passes += 1
+        self.shards.apply(Shard.aim_at, w)
+
     def loss_along(self, step: float) -> float:
         """Loss after `step` times the direction; reads no features, or for the gradient there."""
         self._gradient_along = None
@@ -186,11 +191,6 @@ class Hinge(PairLoss):
         # The slope comes with it: where shards are far away, each question costs time.
         loss, self._slope = self.shards.sum(Shard.line, step, self.evaluate)
         return float(loss)
-
-    def aim_at(self, w: Vector) -> None:
-        """Make the way from the current point to `w` the direction."""
-        self.n_passes += 1
-        self.shards.apply(Shard.aim_at, w)
 
     def slope(self) -> float:
         """Slope of the loss along the direction at the current point."""

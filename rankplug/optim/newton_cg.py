@@ -12,6 +12,10 @@ References
 .. [1] Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression",
    JMLR 9 (2008); Lee and Lin, "Large-scale linear rankSVM", Neural Computation 26 (2014),
    equation (4.4), for the stopping rule.
+.. [2] Nash and Sofer, "Assessing a search direction within a truncated-Newton method",
+   Operations Research Letters 9 (1990), for the end of the conjugate gradients.
+.. [3] Zhou and Walker, "Residual smoothing techniques for iterative methods", SIAM Journal on
+   Scientific Computing 15 (1994).
 """
 
 from __future__ import annotations
@@ -28,8 +32,6 @@ from rankplug.system.interruption import Overdue, interrupted
 
 Operator: TypeAlias = Callable[[Vector], Vector]
 
-CG_TOLERANCE = 0.1
-"""Of the first residual: a Newton direction need not be exact far from the minimum [1]_."""
 MAX_CG_PRODUCTS = 1000
 """A guard: residuals that rounding keeps from falling would go on for ever."""
 ROUNDING = 1e-14
@@ -38,7 +40,14 @@ _IDLE = 1e-3
 """A gradient that shrinks by less, while f stays the same, shrinks by chance."""
 _SUFFICIENT_DECREASE = 0.01  # share of the slope's promise, as in LIBLINEAR's line search
 _MAX_HALVINGS = 40  # 2^-40 is 1e-12: shorter steps drown in rounding errors
-_CG_SHARE_OF_GOAL = 0.5  # of the gradient asked for; the rest is for the model's error
+_CG_SHARE_OF_GOAL = 0.9  # of the gradient asked for; the rest is for the model's error
+_CG_TOLERANCE = 0.1
+"""Of the first residual: a Newton direction need not be exact far from the minimum [1]_."""
+_LEAST_PROGRESS = 0.3
+"""Of an average step of the conjugate gradients: less, and a new Newton step gains more. How long
+norms of residuals stay large depends on the preconditioner."""
+_CHANGED = 0.3  # share of the gradient by which the quadratic model was wrong,
+_FEW_PRODUCTS = 10  # after so few products: long runs gain by corrections that are wrong, too
 
 
 class LinearLoss(MovingLoss, Protocol):
@@ -53,6 +62,9 @@ class LinearLoss(MovingLoss, Protocol):
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
 
+    def aim_at(self, w: Vector) -> None:
+        """Make the way from the current point to `w` the direction; reads the features once."""
+
 
 class Preconditioner(Protocol):
     """An approximate inverse of the Hessian of f."""
@@ -62,6 +74,9 @@ class Preconditioner(Protocol):
 
     def observe(self, v: Vector, product: Vector) -> None:
         """Be told the Hessian of the loss times a vector; neither array changes any more."""
+
+    def forget(self) -> None:
+        """Be told that the Hessian has changed much since the last products."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +126,8 @@ def newton_cg(
 
     1. reports value and gradient, and ends if the gradient is small and proves that f is close to
        its minimum, of which ``1/2 |grad f|^2`` is a bound;
-    2. solves for the Newton direction by preconditioned conjugate gradients, not exactly;
+    2. solves for the Newton direction by preconditioned conjugate gradients, not exactly, unless
+       the last step did not help: then only what cannot be shown to decrease ends the method;
     3. halves the step until f decreases enough, by scores that the products have yielded;
     4. moves there, and reads the features once for the new gradient.
 
@@ -134,7 +150,7 @@ def newton_cg(
     FloatingPointError
         If numbers became too large for floating point.
     """
-    point, last = start, None
+    point, last, thorough = start, None, False
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
         norm = require_finite(float(np.linalg.norm(gradient)))
@@ -144,12 +160,16 @@ def newton_cg(
         goal = gradient_tol if norm > gradient_tol else math.sqrt(2.0 * gap_tol * abs(value))
         if norm <= min(goal, gradient_tol):
             return Minimum(point, n_iter, "converged")
-        if not going or has_stalled(last, value, norm):
+        stalled = has_stalled(last, value, norm)
+        if not going or (stalled and thorough):
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
+        thorough = stalled
         try:
-            moved = _take_step(loss, C, point, preconditioner, _CG_SHARE_OF_GOAL * goal)
+            moved = _take_step(
+                loss, C, point, preconditioner, _CG_SHARE_OF_GOAL * goal, thorough=thorough
+            )
         except Overdue:
             moved = None
         if moved is None:
@@ -159,17 +179,30 @@ def newton_cg(
 
 
 def _take_step(
-    loss: LinearLoss, C: float, point: Point, preconditioner: Preconditioner, gradient_goal: float
+    loss: LinearLoss,
+    C: float,
+    point: Point,
+    preconditioner: Preconditioner,
+    gradient_goal: float,
+    *,
+    thorough: bool,
 ) -> Point | None:
     """The next point, None if there is no better one along the Newton direction."""
     value, gradient = point.objective(C), point.gradient(C)
-    direction = _solve_for_direction(loss, C, gradient, preconditioner, gradient_goal)
+    direction, residual, n_products = _solve_for_direction(
+        loss, C, point.w, gradient, preconditioner, gradient_goal, thorough=thorough
+    )
     step = _search_line(loss, C, point.w, value, gradient, direction)
     if step is None:
         return None
     length, loss_value = step
     loss.accept()
-    return Point(point.w + length * direction, loss_value, loss.gradient())
+    reached = Point(point.w + length * direction, loss_value, loss.gradient())
+    expected = (1.0 - length) * gradient - length * residual
+    error = np.linalg.norm(reached.gradient(C) - expected)
+    if n_products <= _FEW_PRODUCTS and error > _CHANGED * np.linalg.norm(gradient):
+        preconditioner.forget()
+    return reached
 
 
 def has_stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:
@@ -187,25 +220,32 @@ def require_finite(number: float) -> float:
 def _solve_for_direction(
     loss: LinearLoss,
     C: float,
+    w: Vector,
     gradient: Vector,
     preconditioner: Preconditioner,
     gradient_goal: float,
-) -> Vector:
-    """Conjugate gradients on ``(I + C H) p = -gradient``.
+    *,
+    thorough: bool,
+) -> tuple[Vector, Vector, int]:
+    """Conjugate gradients on ``(I + C H) p = -gradient``: p, its residual, and how many products.
 
-    They stop at a tenth of the first residual, in the preconditioner's norm, or when the
-    quadratic model promises a gradient of at most `gradient_goal`; also when interrupted, or where
-    rounding errors rule, as wherever they stop the direction is one of descent.
+    They stop at a tenth of the first residual, in the preconditioner's norm; when a step decreases
+    the quadratic model by little beside the average of all steps [2]_, unless they are to be
+    thorough; or when the model promises a gradient of at most `gradient_goal`, for p or for a mean
+    of all p so far that has a smaller residual [3]_. The scores of such a mean are read from the
+    features, which costs no more than to go on. They stop also when interrupted, or where rounding
+    errors rule: wherever they stop the direction is one of descent.
     """
     precondition = preconditioner.at(C)
     p = np.zeros_like(gradient)
     residual = -gradient
+    mean, mean_residual = p.copy(), residual.copy()
     preconditioned = precondition(residual)
     search = preconditioned.copy()
     square = float(residual @ preconditioned)
-    enough = CG_TOLERANCE**2 * square
+    enough, decrease = _CG_TOLERANCE**2 * square, 0.0
     loss.start_direction()
-    for _ in range(MAX_CG_PRODUCTS):
+    for n_products in range(1, MAX_CG_PRODUCTS + 1):
         loss_product = loss.hessian_product(search)
         product = search + C * loss_product
         curvature = require_finite(float(search @ product))
@@ -216,12 +256,31 @@ def _solve_for_direction(
         p += step * search
         loss.extend_direction(step)
         residual -= step * product
+        _smooth(mean, mean_residual, p, residual)
+        decrease += step * square  # twice that of the model
+        if np.linalg.norm(residual) <= gradient_goal or interrupted():
+            break
+        if np.linalg.norm(mean_residual) <= gradient_goal:
+            loss.aim_at(w + mean)
+            return mean, mean_residual, n_products
+        if not thorough and n_products * step * square <= _LEAST_PROGRESS * decrease:
+            break
         preconditioned = precondition(residual)
         before, square = square, float(residual @ preconditioned)
-        if square <= enough or np.linalg.norm(residual) <= gradient_goal or interrupted():
+        if square <= enough:
             break
         search = preconditioned + (square / before) * search
-    return p
+    return p, residual, n_products
+
+
+def _smooth(mean: Vector, mean_residual: Vector, p: Vector, residual: Vector) -> None:
+    """Move a mean of iterates towards the latest one, to the least norm of its residual."""
+    way = residual - mean_residual
+    length = float(way @ way)
+    if length > 0.0:
+        share = min(max(-float(mean_residual @ way) / length, 0.0), 1.0)
+        mean_residual += share * way
+        mean += share * (p - mean)
 
 
 def _search_line(

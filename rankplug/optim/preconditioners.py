@@ -9,12 +9,13 @@ References
 ----------
 .. [1] Morales and Nocedal, "Automatic preconditioning by limited memory quasi-Newton updating",
    SIAM Journal on Optimization 10 (2000), for `Corrected`. Departures: the products of several
-   directions count, and H is updated instead of ``I + C H``.
+   short directions count, and H is updated instead of ``I + C H``.
+.. [2] Hsia, Chiang and Lin, "Preconditioned conjugate gradient methods in truncated Newton
+   frameworks for large-scale linear classification", ACML 2018, for a diagonal that is mixed.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, Protocol, TypeAlias
@@ -60,6 +61,9 @@ class Identity:
     def observe(self, v: Vector, product: Vector) -> None:
         """Do nothing."""
 
+    def forget(self) -> None:
+        """Do nothing."""
+
 
 class _Estimate:
     """What is known of the Hessian at the current point, made again when it has become coarse."""
@@ -73,6 +77,9 @@ class _Estimate:
         """Count the product; a direction of too many asks for a new estimate."""
         self._n_products += 1
 
+    def forget(self) -> None:
+        """Do nothing: the estimate is made anew where it needs many products."""
+
     def _current(self) -> NDArray[np.float64]:
         """The estimate; a new one if there were many products since it was last asked for."""
         if self._made is None or self._n_products > _COARSE:
@@ -82,14 +89,19 @@ class _Estimate:
 
 
 class Diagonal(_Estimate):
-    """The inverse of ``1 + C diag(H)``."""
+    """The inverse of ``1 + C d``, d the mean of ``diag(H)`` and of the number that it averages.
+
+    By itself the diagonal takes several times the products of none at all on some texts; mixed
+    with a multiple of I [2]_ it loses a fifth at most, and keeps its gains where it has them.
+    """
 
     def __init__(self, loss: PreconditionedLoss) -> None:
         super().__init__(loss.hessian_diagonal)
 
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
-        scale = 1.0 + C * np.maximum(self._current(), 0.0)
+        diagonal = np.maximum(self._current(), 0.0)
+        scale = 1.0 + 0.5 * C * (diagonal + diagonal.mean())
         return lambda r: r / scale
 
 
@@ -135,24 +147,42 @@ class Corrected:
     base : Preconditioner
         The other one.
     n_columns : int
-        Length of a weight vector. The last 16 pairs are kept, fewer if they are long.
+        Length of a weight vector. 16 pairs are kept, fewer if they are long: evenly spaced ones
+        of a direction that took more products, else those of the last directions.
     """
 
     def __init__(self, base: Preconditioner, n_columns: int) -> None:
         self._base = base
-        most = min(_MOST_PAIRS, _MOST_ELEMENTS // n_columns)
-        self._known: deque[tuple[Vector, Vector]] = deque(maxlen=most)
+        self._most = min(_MOST_PAIRS, _MOST_ELEMENTS // n_columns)
+        self.forget()
 
     def at(self, C: float) -> Operator:
         """The approximate inverse for this C."""
         base = self._base.at(C)
-        pairs = [(v, v + C * product) for v, product in self._known]
+        long = self._n_products > self._most
+        kept = self._latest if long else self._earlier + self._latest
+        self._start_direction(kept[len(kept) - min(len(kept), self._most) :])
+        pairs = [(v, v + C * product) for v, product in self._earlier]
         return partial(_apply_corrections, base, [(v, y, float(v @ y)) for v, y in pairs])
 
     def observe(self, v: Vector, product: Vector) -> None:
-        """Keep the pair for the next direction."""
+        """Keep the pair for the next direction, or every second, fourth, ... of many."""
         self._base.observe(v, product)
-        self._known.append((v, product))
+        if self._n_products % self._stride == 0:
+            self._latest.append((v, product))
+            if len(self._latest) > self._most:
+                self._latest = self._latest[::2]
+                self._stride *= 2
+        self._n_products += 1
+
+    def forget(self) -> None:
+        """Drop all pairs."""
+        self._start_direction([])
+
+    def _start_direction(self, earlier: list[tuple[Vector, Vector]]) -> None:
+        self._earlier = earlier
+        self._latest: list[tuple[Vector, Vector]] = []
+        self._n_products, self._stride = 0, 1
 
 
 def _apply_corrections(

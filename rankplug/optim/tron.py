@@ -15,7 +15,6 @@ import numpy as np
 
 from rankplug.optim.bracket import OnIteration, Vector
 from rankplug.optim.newton_cg import (
-    CG_TOLERANCE,
     MAX_CG_PRODUCTS,
     ROUNDING,
     LinearLoss,
@@ -26,6 +25,7 @@ from rankplug.optim.newton_cg import (
 )
 from rankplug.system.interruption import Overdue, interrupted
 
+_CG_TOLERANCE = 0.1  # of the first residual, as in [1]_
 # Both as in [1]_: shares of the predicted decrease from which a step is taken, or the region kept
 # or grown; and by how much its radius changes.
 _ETA = (1e-4, 0.25, 0.75)
@@ -105,7 +105,7 @@ def _solve_within(
     residual = -gradient
     search = residual.copy()
     square = float(residual @ residual)
-    enough = CG_TOLERANCE**2 * square
+    enough = _CG_TOLERANCE**2 * square
     loss.start_direction()
     for _ in range(MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import optimize
 
+from rankplug.optim import newton_cg as newton_cg_module
 from rankplug.optim.newton_cg import Point, newton_cg
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
@@ -50,6 +53,10 @@ class LogisticLoss:
 
     def extend_direction(self, step):
         self.direction += step * self.product
+
+    def aim_at(self, w):
+        self.n_passes += 1
+        self.direction = self.X @ w - self.scores
 
     def loss_along(self, step):
         self.tried = self.scores + step * self.direction
@@ -137,3 +144,45 @@ def test_preconditioning_saves_products(X):
         )
         products[method] = passes[-1]
     assert products["cholesky"] < 0.7 * products["none"]
+
+
+@given(seed=st.integers(0, 10_000), n_steps=st.integers(1, 30))
+def test_means_of_iterates_have_the_least_residual_so_far(seed, n_steps):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(6, 6)) * np.logspace(-2, 2, 6)
+    A, b = A.T @ A + np.eye(6), rng.normal(size=6)
+    mean, residual, least = np.zeros(6), b.copy(), np.linalg.norm(b)
+    for p in rng.normal(size=(n_steps, 6)) * rng.choice([0.0, 1e-6, 1.0], size=(n_steps, 1)):
+        newton_cg_module._smooth(mean, residual, p, b - A @ p)
+        least = min(least, np.linalg.norm(b - A @ p))
+        assert np.linalg.norm(residual) <= least * (1 + 1e-9)
+        np.testing.assert_allclose(residual, b - A @ mean, rtol=1e-6, atol=1e-6 * np.abs(A).max())
+
+
+def test_a_mean_of_iterates_ends_long_directions():
+    """Its residual is small sooner, and its scores are read from the features."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 40)) @ np.diag(np.logspace(-2, 2, 40)) @ rng.normal(size=(40, 40))
+    aims = []
+
+    class Loss(LogisticLoss):
+        def aim_at(self, w):
+            aims.append(w)
+            super().aim_at(w)
+
+    loss = Loss(X / 100)
+    start = Point(np.zeros(40), loss.move_to(None), loss.gradient())
+    tol = 1e-2 * np.linalg.norm(start.loss_gradient)
+    found = newton_cg(
+        loss,
+        1.0,
+        start,
+        gradient_tol=tol,
+        max_iter=100,
+        preconditioner=make_preconditioner("none", loss),
+        report=lambda *_, **__: True,
+    )
+    assert found.status == "converged"
+    assert aims
+    np.testing.assert_allclose(loss.scores, loss.X @ found.point.w, rtol=1e-9, atol=1e-9)
+    assert np.linalg.norm(found.point.w - loss.X.T @ (1 / (1 + np.exp(loss.scores)))) <= tol
