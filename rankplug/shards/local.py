@@ -15,12 +15,20 @@ from threading import Lock
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from rankplug.data import JoinedMatrix, PreferenceData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
 from rankplug.shards.interface import Shards
-from rankplug.shards.matrices import FetchedRows, KeslerRows, RowMatrix, Vector, rows_of
+from rankplug.shards.matrices import (
+    FetchedRows,
+    KeslerRows,
+    RowMatrix,
+    StackedRows,
+    Vector,
+    rows_of,
+)
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.shards.weighting import UNIFORM, PairWeighting, items_of
 from rankplug.system.cores import available_cores
@@ -40,6 +48,9 @@ _LARGEST_SHARD = 2**23
 _ELEMENTS_PER_COLUMN = 4
 """Elements of a sparse shard for each column, at least: its answer, a dense vector, is small beside
 what was read for it."""
+_RUN_ELEMENTS = 2**19
+"""Of the rows of a query that is a shard by itself, at least: threads take half a millisecond for
+such a run of rows, some ten times what it costs to wake them."""
 
 
 class LocalShards(Shards):
@@ -98,14 +109,15 @@ def open_shards(
         What each pair of a query counts.
     n_threads : int, optional
         The cores this process may use by default. Small data make one shard and stay on one
-        thread.
+        thread; the rows of one long query are shared.
     weighting : PairWeighting
         What single pairs count beside that.
     """
     spans = _spans(data)
     allocate = _memory(data, len(spans))
     make = partial(_make_shard, data, query_weight, weighting, allocate)
-    n_workers = min(n_threads or available_cores(), len(spans))
+    runs = _runs_of_rows(data)
+    n_workers = min(n_threads or available_cores(), max(len(spans), len(runs)))
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
         run = map if executor is None else executor.map
@@ -114,6 +126,9 @@ def open_shards(
             turn = Lock()
             for shard in shards:
                 shard.matrix = FetchedRows(shard.matrix, turn)
+        if len(runs) > 1:
+            shards[0].matrix = StackedRows(shards[0].matrix, runs, executor)
+            executor = None  # a thread that waits for others of its own kind may wait for ever
         yield LocalShards(shards, executor)
 
 
@@ -127,17 +142,34 @@ def _memory(data: PreferenceData, n_shards: int) -> Allocate:
 def _spans(data: PreferenceData) -> list[tuple[int, int]]:
     """Runs of queries (or instances) of about equally many elements of X."""
     rows = data.query_ptr if isinstance(data, RankingData) else np.arange(data.n_samples + 1)
-    if isinstance(data.X, np.ndarray):
-        starts, most = rows * data.n_features, data.n_samples
-    elif isinstance(data.X, JoinedMatrix):
-        starts, most = (rows * data.X.row_size).astype(np.int64), data.n_samples
-    else:
-        starts = data.X.indptr[rows].astype(np.int64)
-        most = int(starts[-1]) // (_ELEMENTS_PER_COLUMN * data.n_features)
+    starts, most = _elements_before(data, rows)
     starts = starts * (data.n_labels or 1)
     n_elements = int(starts[-1])
     many = max(_MANY_SHARDS, n_elements // _LARGEST_SHARD)
     return even_spans(starts, max(1, min(n_elements // _SHARD_ELEMENTS, most, many)))
+
+
+def _runs_of_rows(data: PreferenceData) -> list[tuple[int, int]]:
+    """Runs of rows of about equally many elements of one long query in memory, else none."""
+    if not isinstance(data, RankingData) or data.n_queries > 1 or is_mapped(data.X):
+        return []
+    starts, most = _elements_before(data, np.arange(data.n_samples + 1))
+    n_elements = int(starts[-1])
+    if n_elements < _SHARD_ELEMENTS:
+        return []
+    return even_spans(starts, max(1, min(n_elements // _RUN_ELEMENTS, most, _MANY_SHARDS)))
+
+
+def _elements_before(
+    data: PreferenceData, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], int]:
+    """Elements of X before some of its rows, and into how many parts they may be cut."""
+    X: Any = data.X
+    if isinstance(X, np.ndarray):
+        return rows * data.n_features, data.n_samples
+    joined = isinstance(X, JoinedMatrix)
+    starts = (rows * X.row_size if joined else X.indptr[rows]).astype(np.int64)
+    return starts, int(starts[-1]) // (_ELEMENTS_PER_COLUMN * data.n_features)
 
 
 def _make_shard(

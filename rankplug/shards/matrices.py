@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from typing_extensions import override
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix
+from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix, row_slice
 from rankplug.system.interruption import check_in_time
 
 _LARGE = 3000  # columns, of whose products in pairs a time limit does not wait for the last
@@ -221,6 +222,57 @@ class JoinedRows(RowMatrix):
 
     def _with_parts(self, v: Vector) -> Iterator[tuple[RowMatrix, float, Vector]]:
         return zip(self._blocks, self.X.factors, self.X.split(v), strict=True)
+
+
+class StackedRows(RowMatrix):
+    """The rows of one long query in runs, which threads share.
+
+    Sums are taken in the order of the runs: how many threads there are changes nothing.
+
+    Parameters
+    ----------
+    whole : RowMatrix
+    spans : list of (int, int)
+        The runs of rows.
+    executor : Executor, optional
+        Whose threads take the runs; without it one after the other.
+    """
+
+    def __init__(
+        self, whole: RowMatrix, spans: list[tuple[int, int]], executor: Executor | None
+    ) -> None:
+        self.X = whole.X
+        self._whole = whole
+        self._spans = [slice(*span) for span in spans]
+        self._runs = [rows_of(row_slice(whole.X, span)) for span in self._spans]
+        self._map: Callable[..., Iterator[Any]] = map if executor is None else executor.map
+        self.n_rows, self.n_columns = whole.n_rows, whole.n_columns
+        self.passes_per_product, self.has_gram = whole.passes_per_product, whole.has_gram
+
+    @override
+    def dot(self, v: Vector, out: Vector) -> None:
+        parts = [out[span] for span in self._spans]
+        for _ in self._map(lambda run, part: run.dot(v, part), self._runs, parts):
+            pass
+
+    @override
+    def transposed_dot(self, u: Vector) -> Vector:
+        parts = [u[span] for span in self._spans]
+        sums = self._map(lambda run, part: run.transposed_dot(part), self._runs, parts)
+        total: Vector = next(sums)
+        for part in sums:
+            total += part
+        return total
+
+    @override
+    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
+        return self._whole.laplacian_diagonal(query_ptr, count)
+
+    @override
+    def laplacian_gram(
+        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
+    ) -> NDArray[np.float64]:
+        return self._whole.laplacian_gram(rows, query_ptr, count)
 
 
 class KeslerRows(RowMatrix):

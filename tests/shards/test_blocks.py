@@ -10,7 +10,7 @@ import rankplug
 from rankplug.data import JoinedMatrix, OneHotMatrix, RankingData
 from rankplug.exceptions import DataError
 from rankplug.objectives import SquaredHinge
-from rankplug.shards import open_shards, pair_weights
+from rankplug.shards import local, open_shards, pair_weights
 from rankplug.shards.base import Shard
 
 
@@ -92,3 +92,46 @@ def test_solvers_take_blocks(rng, solver, preconditioner):
     np.testing.assert_allclose(
         found.model.predict(X), found.model.predict(X.tocsr()), rtol=1e-10, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "joined"])
+def test_threads_share_the_rows_of_one_long_query(rng, kind, monkeypatch):
+    """With the same sums whatever their number, close to those of the rows as a whole."""
+    X = joined(rng, 300) if kind == "joined" else rng.normal(size=(300, 6))
+    X = {"float32": np.float32, "sparse": sparse.csr_array}.get(kind, lambda X: X)(X)
+    one = np.zeros((300, 1))
+    data = RankingData.from_arrays(one, rng.normal(size=300), np.zeros(300))
+    data = dataclasses.replace(data, X=X, feature_names=None)
+    w = np.linspace(-1, 1, X.shape[1])
+
+    def values(n_threads):
+        with open_shards(data, pair_weights(data, "sum"), n_threads) as shards:
+            loss = SquaredHinge(shards)
+            return [
+                loss.move_to(w),
+                loss.gradient(),
+                loss.hessian_product(np.cos(w)),
+                loss.hessian_diagonal(),
+                np.tril(loss.hessian_gram()),
+            ], shards.shards[0].matrix
+
+    whole, _ = values(2)
+    monkeypatch.setattr(local, "_SHARD_ELEMENTS", 1000)
+    monkeypatch.setattr(local, "_RUN_ELEMENTS", 300)
+    found = {n_threads: values(n_threads) for n_threads in (1, 2, 5)}
+    assert all(len(matrix._runs) > 2 for _, matrix in found.values())
+    for n_threads, (several, _) in found.items():
+        for of_whole, of_runs, of_one in zip(whole, several, found[1][0], strict=True):
+            np.testing.assert_allclose(of_runs, of_whole, rtol=1e-9, atol=1e-9)
+            np.testing.assert_array_equal(of_runs, of_one, err_msg=str(n_threads))
+
+
+def test_a_long_query_is_solved_alike_by_any_number_of_threads(rng):
+    X = rng.normal(size=(40_000, 60))  # more elements than one thread is given at once
+    y = X[:, 0] + rng.normal(size=len(X))
+    solver = rankplug.make_solver("tree-tron", C=1e-8)
+    one, two = (
+        rankplug.Ranker(solver.set_params(n_threads=n)).fit(X, y, qid=np.zeros(len(X))).result_
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one.model.coef, two.model.coef)
