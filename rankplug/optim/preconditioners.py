@@ -151,6 +151,11 @@ class Corrected:
         of a direction that took more products, else those of the last directions.
     """
 
+    _earlier: list[tuple[Vector, Vector]]  # of directions before the latest one
+    _latest: list[tuple[Vector, Vector]]
+    _n_products: int  # of the latest direction
+    _stride: int  # of those that are kept of it
+
     def __init__(self, base: Preconditioner, n_columns: int) -> None:
         self._base = base
         self._most = min(_MOST_PAIRS, _MOST_ELEMENTS // n_columns)
@@ -181,8 +186,7 @@ class Corrected:
 
     def _start_direction(self, earlier: list[tuple[Vector, Vector]]) -> None:
         self._earlier = earlier
-        self._latest: list[tuple[Vector, Vector]] = []
-        self._n_products, self._stride = 0, 1
+        self._latest, self._n_products, self._stride = [], 0, 1
 
 
 def _apply_corrections(

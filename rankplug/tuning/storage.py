@@ -159,12 +159,16 @@ def _without_password(url: str) -> str:
 
 
 def agree_on_space(
-    study: Study, setup: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
+    study: Study,
+    setup: Mapping[str, Any],
+    distributions: Mapping[str, BaseDistribution],
+    defaults: Mapping[str, Any],
 ) -> dict[str, BaseDistribution]:
     """What the study searches: as it began, and as asked for if it begins now.
 
     Ranges that were fitted to the data stay what they were, though another machine may round
-    them differently. One process at a time may ask.
+    them differently. A parameter of the solver that one of the two does not name, as it came with
+    a later version, has its value in `defaults`. One process at a time may ask.
 
     Raises
     ------
@@ -182,7 +186,7 @@ def agree_on_space(
     different = [
         f"{key} was {other.get(key)!r} and is {setup.get(key)!r}"
         for key in sorted({*other, *setup})
-        if _given(other.get(key)) != _given(setup.get(key))
+        if _chosen(other.get(key), defaults) != _chosen(setup.get(key), defaults)
     ]
     if different:
         raise ParameterError(
@@ -192,11 +196,11 @@ def agree_on_space(
     return {name: json_to_distribution(text) for name, text in kept[_SPACE].items()}
 
 
-def _given(value: Any) -> Any:
-    """A setting without parameters that are None: one that came with a later version is that."""
+def _chosen(value: Any, defaults: Mapping[str, Any]) -> Any:
+    """A part of a setup; of parameters those that do not have their default."""
     if not isinstance(value, Mapping):
         return value
-    return {name: one for name, one in value.items() if one is not None}
+    return {name: one for name, one in value.items() if one != defaults.get(name)}
 
 
 def fail_killed(study: Study, workers: Workers, own: str) -> None:

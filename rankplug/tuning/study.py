@@ -36,6 +36,7 @@ from rankplug.tuning.records import (
     TrialRecord,
     TuneObserver,
     TuneResult,
+    plain,
     to_record,
     uses_budget,
 )
@@ -109,7 +110,8 @@ class Study:
         with ending_loop(), quiet(), place.workers.join() as worker:
             with deferred(once=True), place.writing(), place.workers.one_at_a_time():
                 study = self._open(place, name or self.solver.name, resume=resume)
-                distributions = agree_on_space(study, self.setup, self.distributions)
+                defaults = plain(type(self.solver)().get_params(deep=False))
+                distributions = agree_on_space(study, self.setup, self.distributions, defaults)
             path, sampler = self._plan(distributions)
             study.sampler = sampler
             study.stop = sampler.end  # type: ignore[method-assign]
