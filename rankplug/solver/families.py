@@ -370,7 +370,7 @@ class TopSolver(IterativeSolver):
                 "threshold": self.threshold,
                 "scope": self.scope,
                 "top_k": self._top_k() or 1,
-                "loss": self._top_loss(),
+                **({} if self._top_loss() == "squared-hinge" else {"loss": self._top_loss()}),
             },
         )
 
