@@ -12,6 +12,9 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 # Waiting OpenMP threads of XGBoost otherwise keep the cores from each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Every process that a test starts would otherwise compile all of rankplug again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Shells start what runs in the background with Ctrl-C ignored, and so would all tests of it be.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -28,10 +31,10 @@ settings.load_profile("rankplug")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """More workers than cores for ``-n auto``, as many tests wait for processes and servers."""
+    """A worker more than cores for ``-n auto``, as many tests wait for processes and servers."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return (os.cpu_count() or 1) + 2
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

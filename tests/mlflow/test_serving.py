@@ -26,6 +26,7 @@ import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, cli, load_model
 from rankplug.mlflow import serving
 from rankplug.models import LinearModel
+from tests.forks import COMMAND, Fork
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -455,14 +456,8 @@ def test_from_one_file_to_a_served_model_in_four_commands(tmp_path, empty_store)
     (tmp_path / "rankplug-output").mkdir()
     shutil.copy(empty_store, tmp_path / "rankplug-output" / "mlflow.db")
     command = ["run", "searches.csv", "--label", "grade", "--qid", "query_id"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "rankplug", *command],
-        cwd=tmp_path,
-        env={key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_T")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {key: value for key, value in os.environ.items() if "MLFLOW_T" not in key}
+    ran = Fork(COMMAND, *command, cwd=tmp_path, env=environment).result()
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
     lines = ran.stdout.splitlines()

@@ -176,6 +176,7 @@ def test_spawned_processes(tmp_path):
 @pytest.mark.parametrize("info", rankplug.list_solvers(), ids=lambda info: info.name)
 def test_estimators_survive_pickling(info, dumps):
     few = {"n_estimators": 3, "early_stopping_rounds": None}
+    few["map"] = {"leaves": {"n_estimators": 3}, "identity": {}}
     solver = rankplug.make_solver(info.name)
     known = solver.get_params(deep=False)
     solver.set_params(**{name: value for name, value in few.items() if name in known})
