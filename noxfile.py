@@ -1,0 +1,63 @@
+"""Tasks of development, a session each: ``nox -l`` lists them, ``nox -s lint`` runs one.
+
+With ``--no-venv`` a session uses the environment that it is called from, and installs nothing.
+"""
+
+import nox
+
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+
+
+def install(session: nox.Session, *packages: str) -> None:
+    """Install packages into the session's environment, if it has one of its own."""
+    if session.virtualenv.venv_backend != "none":
+        session.install(*packages)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests; arguments go to pytest."""
+    install(session, "-e", ".[test]")
+    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto"]))
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """Run the long tests: attacks in bulk, odd problems against an oracle."""
+    install(session, "-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "long", "tests/long")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and types."""
+    install(session, "-e", ".[dev]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("cython-lint", "rankplug", "plugins")
+    session.run("mypy")
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzz the readers; arguments go to the driver."""
+    install(session, "-e", ".[test,fuzz]")
+    session.run("python", "-m", "tests.long.fuzz", *(session.posargs or ["--runs", "3000"]))
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Measure: name experiments after ``--``."""
+    install(session, "-e", ".[test,bench]")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the sdist, the wheel from it, and check both."""
+    install(session, "build", "twine", "validate-pyproject")
+    session.run("validate-pyproject", "pyproject.toml")
+    folder = session.create_tmp()
+    session.run("python", "-m", "build", "--outdir", folder)
+    session.run("twine", "check", "--strict", f"{folder}/*")
