@@ -35,6 +35,7 @@ _LARGEST_CHOLESKY = 2000  # columns: a factor takes their cube / 3 operations, 3
 _COARSE = 3  # products for one direction beyond which the estimate is made anew
 _MOST_PAIRS = 16  # each adds 4 n_columns operations to an application
 _MOST_ELEMENTS = 2**23  # of all v: 64 MB, and as much of their products
+_TINY = float(np.finfo(np.float64).tiny)  # below it digits are lost
 
 
 class PreconditionedLoss(LinearLoss, Protocol):
@@ -168,7 +169,10 @@ class Corrected:
         kept = self._latest if long else self._earlier + self._latest
         self._start_direction(kept[len(kept) - min(len(kept), self._most) :])
         pairs = [(v, v + C * product) for v, product in self._earlier]
-        return partial(_apply_corrections, base, [(v, y, float(v @ y)) for v, y in pairs])
+        products = [(v, y, float(v @ y)) for v, y in pairs]
+        # Products of tiny directions, which huge features have, underflow and hold nothing.
+        known = [one for one in products if one[-1] > _TINY]
+        return partial(_apply_corrections, base, known)
 
     def observe(self, v: Vector, product: Vector) -> None:
         """Keep the pair for the next direction, or every second, fourth, ... of many."""
