@@ -54,6 +54,14 @@ def benchmarks(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation, docs/_build/index.html; a warning is an error."""
+    install(session, "-e", ".[docs]")
+    options = ("-q", "-W", "--keep-going", "-E")
+    session.run("python", "-m", "sphinx", "-b", "html", *options, "docs", "docs/_build")
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """Build the sdist, the wheel from it, and check both."""
     install(session, "build", "twine", "validate-pyproject")

@@ -11,7 +11,11 @@ from rankplug.recipe.loader import packaged_recipes
 ROOT = Path(__file__).parents[1]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for path in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/tutorials").glob("*.md")),
+    ]
 }
 LINKS = sorted(
     {(page, link) for page in PAGES for link in re.findall(r"\]\(([\w./-]+)\)", PAGES[page])}

@@ -59,7 +59,7 @@ class Ranker(SolverEstimator):
     n_queries_in_ : int
         Number of queries of the training data.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Only if the training features had names.
 
     Examples

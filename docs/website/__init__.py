@@ -1,0 +1,1 @@
+"""The parts of the site that Sphinx has no extension for."""
