@@ -33,9 +33,9 @@ def _run(app: Sphinx, docname: str, source: list[str]) -> None:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(match[2], docname, "exec"), names)
-            text = match[1]
-            if printed.getvalue().strip():
-                text += f"\n```{{code-block}} text\n:class: output\n\n{printed.getvalue()}```\n"
+            text, lines = match[1], printed.getvalue().replace(os.getcwd(), "/your/folder")
+            if lines.strip():
+                text += f"\n```{{code-block}} text\n:class: output\n\n{lines.rstrip()}\n```\n"
             for name in sorted(set(os.listdir()) - there):
                 if name.endswith(_PICTURES):
                     page.mkdir(parents=True, exist_ok=True)
