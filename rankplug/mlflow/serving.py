@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import io
 import json
 import math
 import os
@@ -20,6 +21,8 @@ from mlflow.types.schema import AnyType
 
 from rankplug.data import list_columns
 from rankplug.exceptions import ParameterError, nearest
+from rankplug.mlflow.requests import plain_model, predict_numbers, to_json
+from rankplug.models import Model
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -76,6 +79,14 @@ def _limit_next_application(most: int, seconds: float) -> None:
 
 
 def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
+    latest: tuple[Any, Model | None] = (None, None)  # MLflow's model, and what it holds
+
+    def plain(loaded: Any) -> Model | None:
+        nonlocal latest
+        if latest[0] is not loaded:
+            latest = loaded, plain_model(loaded)
+        return latest[1]
+
     @functools.wraps(invocations)
     def checked(data: Any, content_type: str | None, model: Any, input_schema: Any) -> Any:
         known = ", ".join(server.CONTENT_TYPES)
@@ -85,7 +96,13 @@ def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
         try:
             kind = content_type.split(";")[0].strip()
             if kind == server.CONTENT_TYPE_JSON:
-                data = _json_object(data, {*server.SUPPORTED_FORMATS, server.SERVING_PARAMS_KEY})
+                body = data
+                data = _json_object(body, {*server.SUPPORTED_FORMATS, server.SERVING_PARAMS_KEY})
+                held = plain(model) if content_type == kind else None
+                predictions = None if held is None else predict_numbers(body, data, held)
+                if predictions is not None:
+                    text = to_json(predictions, functools.partial(_write_frame, server))
+                    return server.InvocationsResponse(text, 200, kind)
             elif kind == server.CONTENT_TYPE_CSV:
                 input_schema = _csv_schema(input_schema)
             return invocations(data, content_type, model, input_schema)
@@ -95,6 +112,12 @@ def _guard(invocations: Callable[..., Any], server: Any) -> Callable[..., Any]:
             raise _bad_request(f"{type(error).__name__}: {error}") from error
 
     return checked
+
+
+def _write_frame(server: Any, predictions: Any) -> str:
+    text = io.StringIO()
+    server.predictions_to_json(predictions, text)
+    return text.getvalue()
 
 
 def _csv_schema(schema: Schema | None) -> Schema | None:

@@ -23,8 +23,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 
 import rankplug.mlflow
-from rankplug import LabelRanker, Ranker, cli, load_model
-from rankplug.mlflow import serving
+from rankplug import LabelRanker, Ranker, cli, load_model, make_solver
+from rankplug.mlflow import requests, serving
 from rankplug.models import LinearModel
 from tests.forks import COMMAND, Fork
 
@@ -364,6 +364,101 @@ def test_any_json_is_answered_or_refused(request, invocations):
         status, message = error.get_http_status_code(), error.message
     assert status in (200, 400)
     assert "unexpected error" not in message
+
+
+# Requests of numbers are answered without MLflow's frames: as they would be with them
+
+
+def both_ways(invocations, request, monkeypatch):
+    """The answer without frames, whether it is that, and the one of MLflow's way; or errors."""
+    answers, quick = [], []
+
+    def predict_numbers(*arguments):
+        quick.append(requests.predict_numbers(*arguments))
+        return quick[-1]
+
+    for way in (predict_numbers, lambda *_: None):
+        monkeypatch.setattr(serving, "predict_numbers", way)
+        try:
+            answers.append(invocations(json.dumps(request).encode()).response)
+        except MlflowException as error:
+            answers.append((error.get_http_status_code(), error.message))
+    return answers[0], quick[0] is not None if quick else False, answers[1]
+
+
+@pytest.mark.parametrize("params", [None, {}, {"output": "rank"}, {"output": "top_k", "k": 2}])
+@pytest.mark.parametrize("name", [*GOOD, "integers"])
+def test_good_requests_are_answered_alike(invocations, name, params, request, monkeypatch):
+    integers = {"inputs": [[1, 2, 3], [-4, 5, 2**53]]}
+    asked = {**GOOD.get(name, integers), **({} if params is None else {"params": params})}
+    found, quick, expected = both_ways(invocations, asked, monkeypatch)
+    assert found == expected
+    named = request.node.callspec.params["invocations"] == "named"
+    assert quick == (named != (name == "integers"))  # arrays for features without names
+
+
+NUMBERS = st.one_of(
+    st.floats(-1e6, 1e6), st.integers(-9, 9), st.integers(), st.floats(), st.booleans(), st.none()
+)
+IDS = st.sampled_from(["x", "y", 1, 2, 2**70, 1.5, None, True, "1"])
+
+
+@st.composite
+def nearly_good(draw):
+    """Requests whose rows are mostly of few and finite numbers, in each of the formats."""
+    values = draw(st.sampled_from([st.floats(-9, 9), st.integers(-9, 9), NUMBERS]))
+    ids = draw(st.sampled_from([st.just("x"), st.integers(0, 1), IDS]))
+    columns = draw(st.permutations(["a", "b", "c", "qid", "note"]))
+    columns = [name for name in columns if name in "abc" or draw(st.booleans())]
+    of = {"qid": ids, "note": VALUES}
+    n = draw(st.integers(0, 3))
+    rows = [[draw(of.get(name, values)) for name in columns] for _ in range(n)]
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
+    form = draw(st.sampled_from(["split", "records", "dict", "array"]))
+    split = {"columns": columns, "data": rows}
+    data = {
+        "split": {"dataframe_split": split},
+        "records": {draw(st.sampled_from(["dataframe_records", "instances", "inputs"])): records},
+        "dict": {"inputs": {name: [row[name] for row in records] for name in columns}},
+        "array": {"inputs": [[row[name] for name in "abc"] for row in records]},
+    }[form]
+    params = draw(st.sampled_from([None, {}, {"output": "rank"}, {"output": "top_k", "k": 1}]))
+    return data if params is None else {**data, "params": params}
+
+
+@pytest.mark.filterwarnings("ignore")  # pandas', about what is nonsense
+@settings(max_examples=150)
+@given(asked=nearly_good())
+def test_other_requests_are_answered_and_refused_alike(asked, invocations):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        found, _, expected = both_ways(invocations, asked, monkeypatch)
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["trees", "labels", "categories", "missing"])
+def test_models_of_other_kinds_answer_alike(kind, tmp_path, monkeypatch):
+    table, y = FRAME[["a", "b", "c"]], [2, 0, 1, 0]
+    if kind == "labels":
+        model = LabelRanker(random_state=0).fit(table, ["x>y>z", "z>y", "y>x>z", "y>x"])
+    else:
+        if kind == "categories":
+            table = table.assign(c=pd.Categorical([1, 2, 2, 1]))
+        solver = make_solver("xgboost-pairwise", n_estimators=3)
+        model = Ranker(solver).fit(table, y, qid=["x", "x", "y", "y"])
+    rankplug.mlflow.save_model(model, tmp_path / "saved")
+    loaded = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+    guarded = serving._guard(inspect.unwrap(scoring_server.invocations), scoring_server)
+    schema = loaded.metadata.get_input_schema()
+    columns = {name: list(values) for name, values in table.items()}
+    if kind == "missing":
+        columns["a"][1] = None
+    for params in ({}, {"output": "top_k", "k": 2}):
+        asked = {"inputs": columns, "params": params}
+        found, quick, expected = both_ways(
+            lambda body: guarded(body, JSON, loaded, schema), asked, monkeypatch
+        )
+        assert found == expected
+        assert quick == (kind in ("trees", "labels") and (kind == "labels" or not params))
 
 
 # rankplug serve
