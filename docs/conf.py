@@ -27,6 +27,7 @@ extensions = [
     "numpydoc",
     "website.links",
     "website.reference",
+    "website.keys",
     "website.docstrings",
     "website.executed",
     "website.mathml",

@@ -22,7 +22,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def _run(app: Sphinx, docname: str, source: list[str]) -> None:
-    if docname != "start" and not docname.startswith("tutorials/"):
+    if docname not in ("start", "errors") and not docname.startswith("tutorials/"):
         return
     page = Path(app.srcdir, "generated", docname)
     names = {"__name__": "example"}

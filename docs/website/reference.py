@@ -55,8 +55,12 @@ def _write(folder: Path) -> None:
 
 
 def _page(file: Path, title: str, lines: list[str]) -> None:
+    write_page(file, [title, "=" * len(title), "", *lines])
+
+
+def write_page(file: Path, lines: list[str]) -> None:
     """Write a page, unless it is there as it would be: Sphinx reads again what is newer."""
-    text = "\n".join([title, "=" * len(title), "", *lines, ""])
+    text = "\n".join([*lines, ""])
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         file.write_text(text, encoding="utf-8")
