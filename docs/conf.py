@@ -12,6 +12,8 @@ import rankplug
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from website.links import address_of_code  # noqa: E402
+
 ABOUT = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 project = ABOUT["name"]
@@ -23,7 +25,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.viewcode",
+    "sphinx.ext.linkcode",
     "numpydoc",
     "website.links",
     "website.reference",
@@ -37,6 +39,7 @@ exclude_patterns = ["_build", "examples", "website"]
 # Pages are written for GitHub, whose headings have these anchors.
 myst_heading_anchors = 3
 
+linkcode_resolve = address_of_code
 autosummary_generate = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"

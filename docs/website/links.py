@@ -1,5 +1,7 @@
 """Links out of docs/: pages beside it become pages of the site, files lead to the repository."""
 
+import importlib
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -26,6 +28,20 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Read pages through `_read`."""
     app.connect("source-read", _read)
     return {"parallel_read_safe": True}
+
+
+def address_of_code(_: str, info: dict[str, str]) -> str | None:
+    """Return where the repository has a class or function, for its link to the source."""
+    found: object = importlib.import_module(info["module"])
+    try:
+        for name in info["fullname"].split("."):
+            found = getattr(found, name)
+        found = inspect.unwrap(found.fget if isinstance(found, property) else found)
+        file, (lines, first) = inspect.getsourcefile(found), inspect.getsourcelines(found)
+        path = Path(file).resolve().relative_to(ROOT)
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None
+    return f"{URL}/blob/main/{path}#L{first}-L{first + len(lines) - 1}"
 
 
 def _read(_: Sphinx, docname: str, source: list[str]) -> None:
