@@ -40,6 +40,7 @@ exclude_patterns = ["_build", "examples", "website"]
 myst_heading_anchors = 3
 
 linkcode_resolve = address_of_code
+toc_object_entries_show_parents = "hide"
 autosummary_generate = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"

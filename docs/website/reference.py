@@ -21,6 +21,7 @@ DEPARTMENTS = (
     "maps",
     "models",
     "metrics",
+    "estimators",
     "clicks",
     "explain",
     "report",
