@@ -53,7 +53,7 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         Metrics of `eval_set` after each iteration, ``evals_result_["validation_0"]["ndcg@10"]``;
         of the model alone, where the solver does not show its models on the way.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Only if the training features were a table with string column names.
     """
 
