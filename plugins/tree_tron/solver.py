@@ -12,6 +12,7 @@ from rankplug.optim.bracket import Bracket, OnIteration, Vector
 from rankplug.optim.newton_cg import Point, newton_cg
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
+from rankplug.optim.vectors import inner, norm2
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint, Status
@@ -86,7 +87,7 @@ class _SquaredHingeProblem:
         self._loss = loss
         self._preconditioner = make_preconditioner(solver.preconditioner, loss)
         self.move_to(None)
-        self._gradient_at_zero = float(np.linalg.norm(self._point.loss_gradient))
+        self._gradient_at_zero = norm2(self._point.loss_gradient)
 
     @property
     def n_passes(self) -> float:
@@ -147,7 +148,7 @@ class _SquaredHingeProblem:
         point = self._point
         bracket.offer(point, point.objective(C))
         gradient = point.gradient(smaller)
-        bracket.raise_bound(point.objective(smaller) - 0.5 * float(gradient @ gradient))
+        bracket.raise_bound(point.objective(smaller) - 0.5 * inner(gradient, gradient))
 
 
 class _Told:
@@ -163,7 +164,7 @@ class _Told:
 
         def report(n_iter: int, *, w: Vector, objective: float, **values: Any) -> bool:
             if first + n_iter > self.n_iter:
-                half = 0.5 * float(w @ w)
+                half = 0.5 * inner(w, w)
                 value = objective if C == self._C else half + (objective - half) * (self._C / C)
                 self.n_iter = first + n_iter
                 self.going = self._report(self.n_iter, w=w, objective=value, **values)

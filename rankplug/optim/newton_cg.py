@@ -28,6 +28,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 
 from rankplug.optim.bracket import MovingLoss, OnIteration, Vector
+from rankplug.optim.vectors import inner, norm2
 from rankplug.system.interruption import Overdue, interrupted
 
 Operator: TypeAlias = Callable[[Vector], Vector]
@@ -89,7 +90,7 @@ class Point:
 
     def objective(self, C: float) -> float:
         """Value of f at the point."""
-        return 0.5 * float(self.w @ self.w) + C * self.loss
+        return 0.5 * inner(self.w, self.w) + C * self.loss
 
     def gradient(self, C: float) -> Vector:
         """Gradient of f at the point."""
@@ -153,7 +154,7 @@ def newton_cg(
     point, last, thorough = start, None, False
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
-        norm = require_finite(float(np.linalg.norm(gradient)))
+        norm = require_finite(norm2(gradient))
         going = report(
             n_iter, w=point.w, objective=value, gradient_norm=norm, n_passes=loss.n_passes
         )
@@ -199,8 +200,8 @@ def _take_step(
     loss.accept()
     reached = Point(point.w + length * direction, loss_value, loss.gradient())
     expected = (1.0 - length) * gradient - length * residual
-    error = np.linalg.norm(reached.gradient(C) - expected)
-    if n_products <= _FEW_PRODUCTS and error > _CHANGED * np.linalg.norm(gradient):
+    error = norm2(reached.gradient(C) - expected)
+    if n_products <= _FEW_PRODUCTS and error > _CHANGED * norm2(gradient):
         preconditioner.forget()
     return reached
 
@@ -242,13 +243,13 @@ def _solve_for_direction(
     mean, mean_residual = p.copy(), residual.copy()
     preconditioned = precondition(residual)
     search = preconditioned.copy()
-    square = float(residual @ preconditioned)
+    square = inner(residual, preconditioned)
     enough, decrease = _CG_TOLERANCE**2 * square, 0.0
     loss.start_direction()
     for n_products in range(1, MAX_CG_PRODUCTS + 1):
         loss_product = loss.hessian_product(search)
         product = search + C * loss_product
-        curvature = require_finite(float(search @ product))
+        curvature = require_finite(inner(search, product))
         if curvature <= 0.0:  # by rounding errors or underflow
             break
         preconditioner.observe(search, loss_product)
@@ -258,15 +259,15 @@ def _solve_for_direction(
         residual -= step * product
         _smooth(mean, mean_residual, p, residual)
         decrease += step * square  # twice that of the model
-        if np.linalg.norm(residual) <= gradient_goal or interrupted():
+        if norm2(residual) <= gradient_goal or interrupted():
             break
-        if np.linalg.norm(mean_residual) <= gradient_goal:
+        if norm2(mean_residual) <= gradient_goal:
             loss.aim_at(w + mean)
             return mean, mean_residual, n_products
         if not thorough and n_products * step * square <= _LEAST_PROGRESS * decrease:
             break
         preconditioned = precondition(residual)
-        before, square = square, float(residual @ preconditioned)
+        before, square = square, inner(residual, preconditioned)
         if square <= enough:
             break
         search = preconditioned + (square / before) * search
@@ -276,9 +277,9 @@ def _solve_for_direction(
 def _smooth(mean: Vector, mean_residual: Vector, p: Vector, residual: Vector) -> None:
     """Move a mean of iterates towards the latest one, to the least norm of its residual."""
     way = residual - mean_residual
-    length = float(way @ way)
+    length = inner(way, way)
     if length > 0.0:
-        share = min(max(-float(mean_residual @ way) / length, 0.0), 1.0)
+        share = min(max(-inner(mean_residual, way) / length, 0.0), 1.0)
         mean_residual += share * way
         mean += share * (p - mean)
 
@@ -287,8 +288,8 @@ def _search_line(
     loss: LinearLoss, C: float, w: Vector, value: float, gradient: Vector, direction: Vector
 ) -> tuple[float, float] | None:
     """The first of the steps 1, 1/2, 1/4, ... that decreases f enough, and the loss there."""
-    slope = float(gradient @ direction)
-    w_w, w_p, p_p = float(w @ w), float(w @ direction), float(direction @ direction)
+    slope = inner(gradient, direction)
+    w_w, w_p, p_p = inner(w, w), inner(w, direction), inner(direction, direction)
     # Close to the minimum the decrease drowns in the rounding errors of f.
     slack = ROUNDING * abs(value)
     step = 1.0

@@ -28,6 +28,7 @@ from rankplug.exceptions import ParameterError
 from rankplug.optim.bracket import Vector
 from rankplug.optim.linear_systems import Factor, factorise
 from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner
+from rankplug.optim.vectors import inner
 
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "diagonal", "none"]
 
@@ -169,7 +170,7 @@ class Corrected:
         kept = self._latest if long else self._earlier + self._latest
         self._start_direction(kept[len(kept) - min(len(kept), self._most) :])
         pairs = [(v, v + C * product) for v, product in self._earlier]
-        products = [(v, y, float(v @ y)) for v, y in pairs]
+        products = [(v, y, inner(v, y)) for v, y in pairs]
         # Products of tiny directions, which huge features have, underflow and hold nothing.
         known = [one for one in products if one[-1] > _TINY]
         return partial(_apply_corrections, base, known)
@@ -199,12 +200,12 @@ def _apply_corrections(
     """The two loops of L-BFGS, with each pair's ``v, y, v.y``."""
     r, shares = r.copy(), []
     for v, y, v_y in reversed(pairs):
-        share = float(v @ r) / v_y
+        share = inner(v, r) / v_y
         r -= share * y
         shares.append(share)
     z = base(r)
     for (v, y, v_y), share in zip(pairs, reversed(shares), strict=True):
-        z += (share - float(y @ z) / v_y) * v
+        z += (share - inner(y, z) / v_y) * v
     return z
 
 

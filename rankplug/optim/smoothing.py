@@ -27,6 +27,7 @@ from rankplug.optim.newton_cg import (
     newton_cg,
     require_finite,
 )
+from rankplug.optim.vectors import inner, norm2
 from rankplug.system.interruption import Overdue, raise_if_overdue
 
 # Where the method ends without convergence:
@@ -104,12 +105,12 @@ def smoothed_newton(
         if n_iter == max_iter:
             break
         goal = tol * abs(bracket.objective)
-        here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
+        here = point.objective(C), norm2(point.gradient(C))
         try:
             if 0.5 * here[1] ** 2 <= _SMOOTH_ENOUGH * gap or has_stalled(last, *here):
                 value = loss.narrow(loss.width * _shrink(goal, gap))
                 point = Point(point.w, value, loss.gradient())
-                here = point.objective(C), float(np.linalg.norm(point.gradient(C)))
+                here = point.objective(C), norm2(point.gradient(C))
             last = here
             point = _take_newton_step(loss, C, point, goal, preconditioner)
             raise_if_overdue()  # then Newton's method gave up in the middle
@@ -124,9 +125,9 @@ def _certify(loss: SmoothedLoss, C: float, point: Point, bracket: Bracket[Vector
     With multipliers alpha = C h'(t) of the hinges, the dual value is
     ``sum alpha - 1/2 |C gradient of the loss|^2``.
     """
-    primal = 0.5 * float(point.w @ point.w) + C * loss.hinge()
+    primal = 0.5 * inner(point.w, point.w) + C * loss.hinge()
     dual_w = C * point.loss_gradient
-    dual = C * loss.total_slope() - 0.5 * float(dual_w @ dual_w)
+    dual = C * loss.total_slope() - 0.5 * inner(dual_w, dual_w)
     bracket.offer(point.w, require_finite(primal))
     bracket.raise_bound(require_finite(dual))
     return primal - dual

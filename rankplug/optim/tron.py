@@ -23,6 +23,7 @@ from rankplug.optim.newton_cg import (
     has_stalled,
     require_finite,
 )
+from rankplug.optim.vectors import inner, norm2
 from rankplug.system.interruption import Overdue, interrupted
 
 _CG_TOLERANCE = 0.1  # of the first residual, as in [1]_
@@ -43,10 +44,10 @@ def tron(
 ) -> Minimum:
     """Minimise ``1/2 w.w + C loss(X w)`` to a small gradient; parameters as for `newton_cg`."""
     point, last = start, None
-    radius = float(np.linalg.norm(point.gradient(C)))
+    radius = norm2(point.gradient(C))
     for n_iter in range(max_iter + 1):
         value, gradient = point.objective(C), point.gradient(C)
-        norm = require_finite(float(np.linalg.norm(gradient)))
+        norm = require_finite(norm2(gradient))
         going = report(
             n_iter, w=point.w, objective=value, gradient_norm=norm, n_passes=loss.n_passes
         )
@@ -60,10 +61,10 @@ def tron(
         try:
             step, residual = _solve_within(loss, C, gradient, radius)
             w, loss_value = point.w + step, loss.loss_along(1.0)
-            actual = 0.5 * float(w @ w) + C * loss_value - value
-            slope = float(gradient @ step)
-            predicted = 0.5 * (slope - float(step @ residual))
-            length = float(np.linalg.norm(step))
+            actual = 0.5 * inner(w, w) + C * loss_value - value
+            slope = inner(gradient, step)
+            predicted = 0.5 * (slope - inner(step, residual))
+            length = norm2(step)
             # Close to the minimum both decreases drown in the rounding errors of f.
             negligible = max(abs(actual), abs(predicted)) <= ROUNDING * abs(value)
             if n_iter == 0:
@@ -104,16 +105,16 @@ def _solve_within(
     step = np.zeros_like(gradient)
     residual = -gradient
     search = residual.copy()
-    square = float(residual @ residual)
+    square = inner(residual, residual)
     enough = _CG_TOLERANCE**2 * square
     loss.start_direction()
     for _ in range(MAX_CG_PRODUCTS):
         product = search + C * loss.hessian_product(search)
-        curvature = require_finite(float(search @ product))
+        curvature = require_finite(inner(search, product))
         if curvature <= 0.0:  # by rounding errors or underflow
             break
         alpha = square / curvature
-        if np.linalg.norm(step + alpha * search) > radius:
+        if norm2(step + alpha * search) > radius:
             alpha = _reach_boundary(step, search, radius)
             square = 0.0
         step += alpha * search
@@ -121,7 +122,7 @@ def _solve_within(
         residual -= alpha * product
         if square == 0.0:
             break
-        before, square = square, float(residual @ residual)
+        before, square = square, inner(residual, residual)
         if square <= enough or interrupted():
             break
         search = residual + (square / before) * search
@@ -130,7 +131,7 @@ def _solve_within(
 
 def _reach_boundary(step: Vector, search: Vector, radius: float) -> float:
     """The positive t with ``|step + t search| = radius``."""
-    a, b = float(search @ search), float(step @ search)
-    room = radius * radius - float(step @ step)
+    a, b = inner(search, search), inner(step, search)
+    room = radius * radius - inner(step, step)
     root = float(np.sqrt(b * b + a * room))
     return room / (b + root) if b >= 0 else (root - b) / a

@@ -10,6 +10,7 @@ from rankplug.optim import newton_cg as newton_cg_module
 from rankplug.optim.newton_cg import Point, newton_cg
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
+from rankplug.optim.vectors import inner, norm2
 
 
 class LogisticLoss:
@@ -186,3 +187,10 @@ def test_a_mean_of_iterates_ends_long_directions():
     assert aims
     np.testing.assert_allclose(loss.scores, loss.X @ found.point.w, rtol=1e-9, atol=1e-9)
     assert np.linalg.norm(found.point.w - loss.X.T @ (1 / (1 + np.exp(loss.scores)))) <= tol
+
+
+@given(n=st.integers(1, 40_000), seed=st.integers(0, 100))
+def test_inner_products_of_any_length(n, seed):
+    a, b = np.random.default_rng(seed).normal(size=(2, n))
+    assert inner(a, b) == pytest.approx(float(np.sum(a * b)), rel=1e-9, abs=1e-9)
+    assert norm2(a) == pytest.approx(float(np.linalg.norm(a)))
