@@ -121,7 +121,8 @@ def test_labels_are_not_ranked_on_a_page(folder, capsys):
 
 def test_page_and_tables_are_logged_to_a_run(folder, empty_store, capsys):
     shutil.copy(empty_store, "mlflow.db")
-    uri = "sqlite:///mlflow.db"
+    # Absolute, as MLflow keeps the connections of an address that tests before may have had.
+    uri = f"sqlite:///{Path.cwd() / 'mlflow.db'}"
     client = mlflow.MlflowClient(tracking_uri=uri)
     run = client.create_run("0").info.run_id
     log = ["--log-to", run, "--tracking-uri", uri]

@@ -77,7 +77,7 @@ def test_a_frame_is_enough(folder, capsys):
 
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri="sqlite:///rankplug-output/mlflow.db")
+    client = MlflowClient(tracking_uri=f"sqlite:///{output.parent.absolute()}/mlflow.db")
     runs = client.search_runs([one.experiment_id for one in client.search_experiments()])
     assert {one.info.run_name for one in runs} == {"data", *names, "constant", "single-feature"}
 
