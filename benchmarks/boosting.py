@@ -138,17 +138,22 @@ def _comparisons(values: Values, metric: str) -> Iterator[Row]:
     tables = [(values, BASELINE)] if BASELINE in values else []
     tables += [({p: values[p], **child}, p) for p in PARENTS if child and p in values]
     for compared, against in tables:
-        for one in compare(compared, against, metric):
-            yield {
-                "entrant": one.name,
-                "against": against,
-                "difference": one.difference,
-                "low": one.low,
-                "high": one.high,
-                "p_holm": one.p_holm,
-                "verdict": one.verdict,
-                "n_queries": one.n_queries,
-            }
+        yield from comparison_rows(compared, against, metric)
+
+
+def comparison_rows(values: Values, against: str, metric: str) -> Iterator[Row]:
+    """The differences of all entrants from one of them."""
+    for one in compare(values, against, metric):
+        yield {
+            "entrant": one.name,
+            "against": against,
+            "difference": one.difference,
+            "low": one.low,
+            "high": one.high,
+            "p_holm": one.p_holm,
+            "verdict": one.verdict,
+            "n_queries": one.n_queries,
+        }
 
 
 def _tested(entrant: Entrant, fold: Fold, n_trials: int, seed: int) -> Values:

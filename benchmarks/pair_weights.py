@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 import rankplug
-from benchmarks.boosting import Fold, Row, sets_of_folds
+from benchmarks.boosting import Fold, Row, comparison_rows, sets_of_folds
 from benchmarks.measure import alternate
 from rankplug.data import RankingData
 from rankplug.exceptions import ConvergenceWarning
 from rankplug.metrics import per_query
 from rankplug.objectives import PairWeighting, SquaredHinge, open_pairs
-from rankplug.report.statistics import compare
 from rankplug.solver import iterate_path
 
 _WEIGHINGS: Mapping[str, tuple[PairWeighting, bool]] = {
@@ -109,19 +108,8 @@ def gain_ndcg(tiny: bool, _rounds: int) -> Iterator[Row]:
             yield {**common, "mean": float(np.nanmean(values))}
         for solver in ("tree-tron", "xgboost-all-pairs"):
             own = {key: values for key, values in found.items() if key.startswith(solver)}
-            for one in compare(own, solver, "ndcg@10"):
-                yield {
-                    "data": name,
-                    "folds": len(made),
-                    "entrant": one.name,
-                    "against": solver,
-                    "difference": one.difference,
-                    "low": one.low,
-                    "high": one.high,
-                    "p_holm": one.p_holm,
-                    "verdict": one.verdict,
-                    "n_queries": one.n_queries,
-                }
+            for row in comparison_rows(own, solver, "ndcg@10"):
+                yield {"data": name, "folds": len(made), **row}
 
 
 def _tested(entrant: str, fold: Fold, tiny: bool) -> Any:

@@ -94,6 +94,19 @@ def odd_weights(n: int, seed: int) -> Vector:
     return weight
 
 
+def oddly_weighed(arrays: Any, weighting: dict[str, Any]) -> tuple[RankingData, str]:
+    """Data, whose rows have odd weights if pairs are weighed, and a reduction that suits them.
+
+    Means, then: a huge C times the largest weight would leave no digits of a smaller one.
+    """
+    data = RankingData.from_arrays(*arrays)
+    if not weighting:
+        return data, "sum"
+    weight = odd_weights(data.n_samples, len(arrays[1]))
+    weight[-2:] = 1.0  # of a pair for certain
+    return data.with_facts(document_weight=weight), "mean"
+
+
 def listed_weights(
     data: Data,
     reduction: str = "sum",

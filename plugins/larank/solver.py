@@ -28,8 +28,8 @@ Operations: TypeAlias = Literal["all", "new", "new+old", "new+optimize"]
 _MOST_EPOCHS = 1000  # the default's meaning of "until converged"
 _SHRUNK = 0.1  # of the mean gap: below it the cyclic schedule passes over a pattern for an epoch
 _PATIENCE = 100  # epochs of the cyclic schedule, after which it should have closed the gap by
-_ROUNDING = 1e-13  # of C times all weights and the largest score: a loss that is none
 _PROGRESS = 0.5  # half of it
+_ROUNDING = 1e-13  # of C times all weights and the largest score: a loss that is none
 _DECADES = 6  # of the smoothing of a start, from where hardly a dual variable is at its bound
 _MOST_SWEEPS = 10  # over the others in one epoch, as their gaps grow old
 

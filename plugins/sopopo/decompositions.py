@@ -343,9 +343,7 @@ def _top_eigenvalue(gram: NDArray[np.float64]) -> float:
         return np.inf
     top = len(gram) - 1
     if top >= _EXACT:
-        start = np.random.default_rng(0).normal(size=len(gram))
-        found = eigsh(gram, k=1, tol=1e-3, v0=start, return_eigenvectors=False)
-        return _MARGIN * max(float(found[0]), 0.0)
+        return _bound_eigenvalue(gram)
     return max(float(linalg.eigvalsh(gram, subset_by_index=[top, top])[0]), 0.0)
 
 
@@ -372,7 +370,11 @@ def _approximate_eigenvalue(rows: Any, mean: Vector) -> float:
         z = rows @ v - mean @ v
         return np.asarray(rows.T @ z - mean * z.sum())
 
-    operator = LinearOperator((d, d), matvec=product, dtype=np.float64)
-    start = np.random.default_rng(0).normal(size=d)
-    found = eigsh(operator, k=1, tol=1e-3, v0=start, return_eigenvectors=False)
+    return _bound_eigenvalue(LinearOperator((d, d), matvec=product, dtype=np.float64))
+
+
+def _bound_eigenvalue(matrix: Any) -> float:
+    """A little above the largest one, of a large matrix."""
+    start = np.random.default_rng(0).normal(size=matrix.shape[0])
+    found = eigsh(matrix, k=1, tol=1e-3, v0=start, return_eigenvectors=False)
     return _MARGIN * max(float(found[0]), 0.0)

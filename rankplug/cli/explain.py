@@ -102,8 +102,8 @@ def _explain_model(model: Model, args: argparse.Namespace) -> Explanation:
         raise DataError(f"{args.data}: --metric needs the relevance: name its column with --label")
     assert entrant.features is not None
     X = entrant.features(np.arange(len(documents.rows)))
-    qid = np.repeat(np.arange(len(documents.query_ids)), np.diff(documents.query_ptr))
-    return explain_model(model, X, qid=qid, y=documents.relevance, metric=args.metric)
+    y, qid = documents.relevance, documents.row_query
+    return explain_model(model, X, qid=qid, y=y, metric=args.metric)
 
 
 def _show(explanation: Explanation, args: argparse.Namespace) -> None:

@@ -38,10 +38,10 @@ from rankplug.data.imputing import ImputeName, fill_missing, fit_imputing
 from rankplug.data.labels import LabelRankingData
 from rankplug.data.missing import count_missing, describe_missing
 from rankplug.data.normalising import NormName, normalise_queries
-from rankplug.data.pair_counts import no_pairs, no_pairs_count
+from rankplug.data.pair_counts import level_runs, no_pairs, no_pairs_count
 from rankplug.data.preferences import Preferences, read_preferences, relevance_of_ranks
 from rankplug.data.queries import expand_group, group_queries, id_texts, rank_in_queries
-from rankplug.data.ranking import LARGEST_GRADE, RankingData
+from rankplug.data.ranking import LARGEST_GRADE, RankingData, are_grades
 from rankplug.data.row_weights import QueryWeight
 from rankplug.data.scaling import ScaleName, Scaling, fit_scaling, fit_scaling_to_blocks
 
@@ -62,6 +62,7 @@ __all__ = [
     "ScaleName",
     "Scaling",
     "Task",
+    "are_grades",
     "as_matrix",
     "check_categories",
     "check_features",
@@ -83,6 +84,7 @@ __all__ = [
     "holds_nan",
     "id_texts",
     "largest_stored",
+    "level_runs",
     "list_columns",
     "n_stored",
     "no_pairs",

@@ -24,16 +24,22 @@ def no_pairs_count(why: str = "sample_weight is zero for every query that has on
     return DataError(f"no preference pair counts: {why}")
 
 
+def level_runs(
+    relevance: NDArray[np.float64], query: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows by query and ascending relevance, and where each level of a query starts there."""
+    by_level = np.lexsort((relevance, query))
+    value, group = relevance[by_level], query[by_level]
+    is_first = np.ones(len(by_level), dtype=bool)
+    is_first[1:] = (group[1:] != group[:-1]) | (value[1:] != value[:-1])
+    return by_level, np.flatnonzero(is_first)
+
+
 def count_pairs(relevance: NDArray[np.float64], query_ptr: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number of pairs ``y_i > y_j`` of each query: all but those that are tied."""
     sizes = np.diff(query_ptr)
     query = np.repeat(np.arange(len(sizes)), sizes)
-    by_level = np.lexsort((relevance, query))
-    new_run = np.ones(len(relevance), dtype=bool)
-    same_query = query[by_level[1:]] == query[by_level[:-1]]
-    same_level = relevance[by_level[1:]] == relevance[by_level[:-1]]
-    new_run[1:] = ~(same_query & same_level)
-    starts = np.flatnonzero(new_run)
+    by_level, starts = level_runs(relevance, query)
     runs = np.diff(np.append(starts, len(relevance)))
     tied = np.zeros(len(sizes), dtype=np.int64)
     np.add.at(tied, query[by_level[starts]], runs * (runs - 1) // 2)

@@ -42,6 +42,12 @@ LARGEST_GRADE = 31
 """Of relevance whose gain is ``2^y - 1``, as in XGBoost."""
 
 
+def are_grades(relevance: NDArray[np.float64]) -> bool:
+    """Whether relevance is grades, integers from 0 to 31, whose gain is ``2^y - 1``."""
+    y = relevance
+    return bool(np.all((y >= 0) & (y <= LARGEST_GRADE) & (y == np.floor(y))))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RankingData(PreferenceData):
     """Documents with graded relevance, the rows of a query next to each other.
@@ -258,8 +264,7 @@ class RankingData(PreferenceData):
     @property
     def is_graded(self) -> bool:
         """Whether the relevance is grades, integers from 0 to 31, whose gain is ``2^y - 1``."""
-        y = self.relevance
-        return bool(np.all((y >= 0) & (y <= LARGEST_GRADE) & (y == np.floor(y))))
+        return are_grades(self.relevance)
 
     def linear_gains(self) -> NDArray[np.float64]:
         """The gain of relevance that is no grade: ``y - min(y)`` of its query.

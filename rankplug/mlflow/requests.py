@@ -7,7 +7,6 @@ without. Everything else, and all that is to be refused, is left to MLflow.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -63,13 +62,6 @@ def predict_numbers(body: bytes, request: Mapping[str, Any], model: Model) -> An
         return answers.answer(scores, form, qid, answers.label_names(model))
     except (RankplugError, _UnusualError):
         return None
-
-
-def to_json(predictions: Any, write: Any) -> str:
-    """The answer as MLflow writes it; `write` does so for frames, and is slow for arrays."""
-    if isinstance(predictions, np.ndarray):
-        return json.dumps({"predictions": predictions.tolist()})
-    return str(write(predictions))
 
 
 class _UnusualError(Exception):
@@ -146,7 +138,7 @@ def _read_numbers(table: Table, names: Sequence[str] | None) -> NDArray[np.float
         return None
     if columns is not None and names is not None and list(columns) != list(names):
         place = {name: number for number, name in enumerate(columns)}
-        others = [number for name, number in place.items() if name not in set(names)]
+        others = [place[name] for name in place.keys() - set(names)]
         plain = all(type(row[other]) in _PLAIN for row in rows for other in others)
         if len(others) + len(names) != len(place) or not plain:
             return None

@@ -22,6 +22,7 @@ from rankplug.data import (
     LabelRankingData,
     RankingData,
     concatenate_ranges,
+    level_runs,
     no_pairs_count,
     take_rows,
 )
@@ -40,12 +41,8 @@ def split_levels(
 
 def _split_queries(data: RankingData) -> tuple[RankingData, Indices]:
     query = data.row_query
-    order = np.lexsort((data.relevance, query))
-    value, group = data.relevance[order], query[order]
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = (group[1:] != group[:-1]) | (value[1:] != value[:-1])
-    begin = np.flatnonzero(is_first)
-    end = np.append(begin[1:], len(order))
+    order, begin = level_runs(data.relevance, query)
+    group, end = query[order], np.append(begin[1:], len(order))
     lower = np.flatnonzero(group[begin[1:]] == group[begin[:-1]])
     sizes = end[lower + 1] - begin[lower]
     rows = order[concatenate_ranges(begin[lower], sizes)]

@@ -199,10 +199,10 @@ def _take_step(
     length, loss_value = step
     loss.accept()
     reached = Point(point.w + length * direction, loss_value, loss.gradient())
-    expected = (1.0 - length) * gradient - length * residual
-    error = norm2(reached.gradient(C) - expected)
-    if n_products <= _FEW_PRODUCTS and error > _CHANGED * norm2(gradient):
-        preconditioner.forget()
+    if n_products <= _FEW_PRODUCTS:
+        expected = (1.0 - length) * gradient - length * residual
+        if norm2(reached.gradient(C) - expected) > _CHANGED * norm2(gradient):
+            preconditioner.forget()
     return reached
 
 

@@ -17,7 +17,7 @@ from tests.oracles import (
     hinge_dual,
     hinge_primal,
     listed_weights,
-    odd_weights,
+    oddly_weighed,
     pair_differences,
     small_sets,
 )
@@ -69,14 +69,8 @@ def test_agrees_with_a_qp_solver(arrays, C, method, weighting):
 
     With a huge C, smoothed hinges of separable data may end in rounding errors, and say so.
     """
-    data = RankingData.from_arrays(*arrays)
-    if weighting:
-        weight = odd_weights(data.n_samples, len(arrays[1]))
-        weight[-2:] = 1.0  # of a pair for certain
-        data = data.with_facts(document_weight=weight)
+    data, reduction = oddly_weighed(arrays, weighting)
     differences, _ = pair_differences(data)
-    # Means, where weights are odd: with a huge C no digits are left of a smaller one.
-    reduction = "mean" if weighting else "sum"
     weight = listed_weights(data, reduction, **weighting)
     result = solve(data, C, method=method, tol=1e-5, reduction=reduction, **weighting)
     value, _ = hinge_primal(differences, weight, C, result.model.coef)

@@ -22,6 +22,7 @@ from tests.oracles import (
     listed_weights,
     minimise_squared_hinge,
     odd_weights,
+    oddly_weighed,
     pair_differences,
     small_sets,
     squared_hinge_dual,
@@ -51,14 +52,8 @@ def solve(data, C=1.0, **params):
     st.sampled_from([{}, *WEIGHTINGS]),
 )
 def test_agrees_with_listed_pairs(arrays, C, params, weighting):
-    data = RankingData.from_arrays(*arrays)
-    if weighting:
-        weight = odd_weights(data.n_samples, len(arrays[1]))
-        weight[-2:] = 1.0  # of a pair for certain
-        data = data.with_facts(document_weight=weight)
+    data, reduction = oddly_weighed(arrays, weighting)
     differences, _ = pair_differences(data)
-    # Means, where weights are odd: a huge C times the largest would leave no digits.
-    reduction = "mean" if weighting else "sum"
     weight = listed_weights(data, reduction, **weighting)
     result = solve(data, C, reduction=reduction, **params, **weighting)
     _, best = minimise_squared_hinge(differences, weight, C)

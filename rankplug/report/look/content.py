@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.data import are_grades, rank_in_queries
 from rankplug.metrics import parse_metric
 from rankplug.report.look.curves import Curves
 from rankplug.report.look.entrants import Documents, Entrant, Explained, can_explain, explain
-from rankplug.report.look.sampling import rank, sample_documents, sample_queries
+from rankplug.report.look.sampling import sample_documents, sample_queries
 from rankplug.report.look.values import short, short_text
 
 _SCORE_DIGITS = 4  # of scores, relative to their range in the query, at least
@@ -132,7 +133,7 @@ class _Gathering:
 
     def _query(self, position: int) -> _Query:
         begin, end = (int(row) for row in self.documents.query_ptr[position : position + 2])
-        ranks = [rank(one.scores[begin:end]) for one in self.entrants]
+        ranks = [rank_in_queries(one.scores[begin:end], None)[0] for one in self.entrants]
         rows = sample_documents(self.documents, ranks, position, self.limits.documents)
         return _Query(position, end - begin, rows, [one[rows - begin] for one in ranks])
 
@@ -293,5 +294,4 @@ def _grades(documents: Documents) -> dict[str, Any] | None:
     y = documents.relevance
     if y is None:
         return None
-    graded = bool(np.all((y >= 0) & (y <= 31) & (y == np.floor(y))))
-    return {"low": short(y.min()), "high": short(y.max()), "exp2": graded}
+    return {"low": short(y.min()), "high": short(y.max()), "exp2": are_grades(y)}

@@ -45,6 +45,11 @@ class Documents:
     rows: NDArray[np.int64]
     shown: Any = None
 
+    @property
+    def row_query(self) -> NDArray[np.int64]:
+        """The number of each document's query."""
+        return np.repeat(np.arange(len(self.query_ids)), np.diff(self.query_ptr))
+
     @classmethod
     def of(cls, data: RankingData) -> Documents:
         """Those of ranking data."""

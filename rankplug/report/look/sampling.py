@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug.data import rank_in_queries
 from rankplug.report.look.entrants import Documents, Entrant
 
 _SEED = 0
@@ -70,13 +71,6 @@ def sample_documents(
         return np.arange(begin, end)
     lists = [*ranks]
     if documents.relevance is not None:
-        lists.append(rank(documents.relevance[begin:end]))
+        lists.append(rank_in_queries(documents.relevance[begin:end], None)[0])
     highest = np.min(lists, axis=0)
     return np.asarray(begin + np.sort(np.argsort(highest, kind="stable")[:most]))
-
-
-def rank(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The place of each score, 1 the highest; equal ones keep their order."""
-    places = np.empty(len(scores), dtype=np.int64)
-    places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return places

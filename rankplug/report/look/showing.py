@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from rankplug.data import RankingData
+from rankplug.data import RankingData, are_grades
 from rankplug.metrics import measure_queries, parse_metric
 from rankplug.models import fingerprint
 from rankplug.report.look.content import Limits, gather
@@ -92,13 +90,11 @@ def _metric_of(documents: Documents) -> str | None:
     y = documents.relevance
     if y is None or y.min() < 0:
         return None
-    graded = bool(np.all((y <= 31) & (y == np.floor(y))))
-    return "ndcg@10" if graded else "ndcg@10[gain=linear]"
+    return "ndcg@10" if are_grades(y) else "ndcg@10[gain=linear]"
 
 
 def _measured(entrant: Entrant, documents: Documents, metric: str) -> Entrant:
     assert documents.relevance is not None
-    queries = np.repeat(np.arange(len(documents.query_ids)), np.diff(documents.query_ptr))
-    measured = measure_queries(documents.relevance, entrant.scores, queries, metric)
+    measured = measure_queries(documents.relevance, entrant.scores, documents.row_query, metric)
     (found,) = measured.values()
     return replace(entrant, values=found.values, mean=found.mean())
