@@ -27,7 +27,20 @@ def no_pairs_count(why: str = "sample_weight is zero for every query that has on
 def level_runs(
     relevance: NDArray[np.float64], query: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows by query and ascending relevance, and where each level of a query starts there."""
+    """The rows by query and ascending relevance, and where each level of a query starts there.
+
+    Parameters
+    ----------
+    relevance : float64 ndarray of shape (n_samples,)
+    query : int64 ndarray of shape (n_samples,)
+        The number of each row's query.
+
+    Returns
+    -------
+    rows : int64 ndarray of shape (n_samples,)
+    starts : int64 ndarray of shape (n_levels of all queries,)
+        Positions in `rows`.
+    """
     by_level = np.lexsort((relevance, query))
     value, group = relevance[by_level], query[by_level]
     is_first = np.ones(len(by_level), dtype=bool)

@@ -43,7 +43,12 @@ LARGEST_GRADE = 31
 
 
 def are_grades(relevance: NDArray[np.float64]) -> bool:
-    """Whether relevance is grades, integers from 0 to 31, whose gain is ``2^y - 1``."""
+    """Whether relevance is grades, integers from 0 to 31, whose gain is ``2^y - 1``.
+
+    Parameters
+    ----------
+    relevance : float64 ndarray of any shape
+    """
     y = relevance
     return bool(np.all((y >= 0) & (y <= LARGEST_GRADE) & (y == np.floor(y))))
 
