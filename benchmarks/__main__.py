@@ -28,12 +28,12 @@ _MODULES = {
     "leaves": "leaves",
     "housing": "leaves",
     "label_ranking": "label_ranking",
-    "interior_point": "label_ranking",
-    "phase_transition": "label_ranking",
-    "multiclass": "multiclass",
-    "multiclass_online": "multiclass",
-    "top_ranking": "top_ranking",
-    "dirty_model": "top_ranking",
+    "interior_point": "papers.sopopo",
+    "phase_transition": "papers.sopopo",
+    "multiclass": "papers.larank",
+    "multiclass_online": "papers.larank",
+    "top_ranking": "papers.a2dm2",
+    "dirty_model": "papers.a2dm2",
     "boosting": "boosting",
     "pair_weights": "pair_weights",
     "gain_ndcg": "pair_weights",
@@ -52,7 +52,7 @@ _MODULES = {
 def main() -> None:
     arguments = _arguments()
     _restart_with(ONE_THREAD)
-    from benchmarks import plots, results, speed
+    from benchmarks import results, speed
     from benchmarks.measure import machine
     from benchmarks.rivals import RIVALS
 
@@ -63,18 +63,19 @@ def main() -> None:
     packages = tuple(dict.fromkeys(["rankplug", *(rival.package for rival in RIVALS.values())]))
     for name in chosen:
         path = arguments.output / f"{name}.csv"
+        module = import_module(f"benchmarks.{_MODULES[name]}")
         if not arguments.plot_only:
             rows = []
-            measure = getattr(import_module(f"benchmarks.{_MODULES[name]}"), name)
-            for row in measure(arguments.tiny, arguments.rounds):
+            for row in getattr(module, name)(arguments.tiny, arguments.rounds):
                 print(_line(row), flush=True)
                 rows.append(row)
             if not rows:
                 print(f"{name}: nothing measured, as RANKPLUG_DATA names no folder")
                 continue
             results.write(path, rows, machine(packages))
-        if name in plots.PLOTS:
-            plots.PLOTS[name](path, path.with_suffix(".png"))
+        plot = getattr(module, f"plot_{name}", None)
+        if plot is not None:
+            plot(path, path.with_suffix(".png"))
 
 
 def _arguments() -> argparse.Namespace:

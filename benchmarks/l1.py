@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import rankplug
+from benchmarks import results
 from benchmarks.measure import alternate
 from benchmarks.objective import objective
+from benchmarks.plots import draw_line, figure_of
 from benchmarks.problems import Problem, large_queries, small_real, text_scores, web_search
 from benchmarks.speed import TOL, Row, multiplying, sizes
 from rankplug.optim.bundle import Planes
@@ -107,3 +110,15 @@ def _timed_methods(owner: type, *names: str) -> Iterator[list[float]]:
     finally:
         for name, original in originals.items():
             setattr(owner, name, original)
+
+
+def plot_l1_rows(source: Path, target: Path) -> None:
+    """CPU time against rows, as in Figure 1 of Airola et al. (2011)."""
+    table = results.read(source)
+    figure, (axis,) = figure_of(1)
+    for solver in dict.fromkeys(row["solver"] for row in table):
+        line = [row for row in table if row["solver"] == solver]
+        draw_line(axis, line, "n_samples", solver, "thread_cpu_s")
+    axis.set(title="text-scores, hinge loss", xlabel="rows", ylabel="CPU seconds, one thread")
+    axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)

@@ -11,13 +11,16 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from statistics import median
 from typing import Any, get_args
 
 import joblib
 import numpy as np
 
+from benchmarks import results
 from benchmarks.cluster import workers
+from benchmarks.plots import draw_line, figure_of
 from benchmarks.problems import as_float32, text_scores, web_search
 from benchmarks.simulator import (
     Cluster,
@@ -294,3 +297,22 @@ def _row(
         "task_s": found.task_seconds,
         "predicted_s": found.seconds,
     }
+
+
+def plot_scaling(source: Path, target: Path) -> None:
+    """Predicted and measured passes here, and predicted ones as the cluster grows."""
+    table = results.read(source)
+    figure, (here, growing) = figure_of(2)
+    measured = [row for row in table if row["name"] == "worker processes"]
+    draw_line(here, measured, "n_workers", "measured", "measured_s")
+    draw_line(here, measured, "n_workers", "simulator", "predicted_s")
+    here.set_xticks([1, 2, 4], ["1", "2", "4"])
+    rows = f"{float(measured[0]['n_rows']):,.0f} x {measured[0]['n_features']}"
+    here.set(title=f"{rows}, this machine", xlabel="worker processes", ylabel="seconds a pass")
+    for where in ("memory", "disk", "network"):
+        line = [row for row in table if row["name"] == "growing" and row["source"] == where]
+        draw_line(growing, line, "n_workers", f"rows in {where}", "predicted_s")
+    growing.set(title="10 million rows a worker", xlabel="workers", ylabel="seconds a pass")
+    for axis in (here, growing):
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)

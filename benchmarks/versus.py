@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from benchmarks import results
 from benchmarks.measure import alternate
 from benchmarks.objective import objective
+from benchmarks.plots import draw_line, figure_of
 from benchmarks.problems import (
     REAL_VALUED,
     Problem,
@@ -129,3 +132,33 @@ def _objective(
 def _metrics(problem: Problem, scores: Any) -> dict[str, float]:
     test = problem.test
     return evaluate(test.relevance, scores, test.qid, list(problem.metrics))
+
+
+def plot_rows(source: Path, target: Path) -> None:
+    """One panel a data set, one line a solver, both axes logarithmic."""
+    table = [row for row in results.read(source) if row["wall_s"]]
+    problems = list(dict.fromkeys(row["problem"] for row in table))
+    figure, axes = figure_of(len(problems))
+    for axis, problem in zip(axes, problems, strict=True):
+        of_problem = [row for row in table if row["problem"] == problem]
+        for solver in dict.fromkeys(row["solver"] for row in of_problem):
+            line = [row for row in of_problem if row["solver"] == solver]
+            draw_line(axis, line, "n_samples", solver, "process_cpu_s")
+        axis.set(title=problem, xlabel="rows", ylabel="CPU seconds, one thread")
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)
+
+
+def plot_levels(source: Path, target: Path) -> None:
+    """Time of a whole solve, and of one pass, against the number of levels."""
+    table = results.read(source)
+    figure, (whole, per_pass) = figure_of(2)
+    for row in table:
+        row["a_pass_s"] = str(float(row["thread_cpu_s"]) / float(row["n_passes"]))
+    draw_line(whole, table, "n_levels", "tree-tron", "thread_cpu_s")
+    draw_line(per_pass, table, "n_levels", "tree-tron", "a_pass_s")
+    whole.set(title="whole solve", xlabel="levels of relevance", ylabel="CPU seconds")
+    per_pass.set(title="one pass", xlabel="levels of relevance", ylabel="CPU seconds")
+    per_pass.set_yscale("linear")
+    per_pass.set_ylim(bottom=0)
+    figure.savefig(target, dpi=150)

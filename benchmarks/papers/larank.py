@@ -20,7 +20,9 @@ from sklearn.datasets import load_digits, load_svmlight_file, load_svmlight_file
 from sklearn.svm import SVC, LinearSVC
 
 import rankplug
+from benchmarks import results
 from benchmarks.measure import alternate
+from benchmarks.plots import figure_of
 from rankplug.data import LabelRankingData
 from rankplug.exceptions import ConvergenceWarning
 
@@ -228,3 +230,27 @@ _SETS: dict[str, tuple[Callable[[Path], _Parts], float, float | None]] = {
     "usps": (_USPS, 10.0, 0.025),
     "letter": (_letter, 10.0, 0.025),
 }
+
+
+def plot_multiclass_online(source: Path, target: Path) -> None:
+    """Test error against kernel evaluations: Figure 1 of the LaRank paper."""
+    table = results.read(source)
+    names = list(dict.fromkeys(row["data"] for row in table))
+    figure, axes = figure_of(len(names))
+    for axis, name in zip(axes, names, strict=True):
+        of_set = [row for row in table if row["data"] == name]
+        for point, marker in (("epoch", "o"), ("gap", "s")):
+            part = [row for row in of_set if row["point"] == point]
+            axis.semilogx(
+                [
+                    float(row["kernel_evaluations"])
+                    + (point == "gap") * float(row["certificate_evaluations"])
+                    for row in part
+                ],
+                [float(row["test_error"]) for row in part],
+                marker=marker,
+                label={"epoch": "during the first epoch", "gap": "relative gap 1e-2"}[point],
+            )
+        axis.set(title=name, xlabel="kernel evaluations", ylabel="test error, %")
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)

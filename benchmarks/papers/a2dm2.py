@@ -17,6 +17,8 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 import rankplug
+from benchmarks import results
+from benchmarks.plots import figure_of
 from rankplug.data import RankingData
 from rankplug.metrics import evaluate
 from rankplug.optim.a2dm2 import Variant, largest_step, splitting
@@ -277,3 +279,20 @@ def _objectives(model: DirtyModel, variant: Variant, n_iter: int) -> list[Row]:
 
 def _soft(v: Vector, t: float) -> Vector:
     return np.asarray(np.sign(v) * np.maximum(np.abs(v) - t, 0.0))
+
+
+def plot_dirty_model(source: Path, target: Path) -> None:
+    """Residual and objective against iterations: Figure 1 of Kadkhodaie et al. (2015)."""
+    table = results.read(source)
+    figure, axes = figure_of(2)
+    for axis, column in zip(axes, ("primal_residual", "objective_gap"), strict=True):
+        for variant in dict.fromkeys(row["variant"] for row in table):
+            line = [row for row in table if row["variant"] == variant]
+            axis.semilogy(
+                [int(row["n_iter"]) for row in line],
+                [float(row[column]) for row in line],
+                label=variant,
+            )
+        axis.set(xlabel="iterations", ylabel=column.replace("_", " "), xscale="linear")
+        axis.legend(frameon=False)
+    figure.savefig(target, dpi=150)

@@ -1,0 +1,1 @@
+"""The comparisons of the five papers, a module each."""
