@@ -6,7 +6,8 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -76,6 +77,28 @@ def timed(call: Callable[[], Any], number: int = 1) -> tuple[Any, Timing]:
         result = call()
     after = (time.perf_counter(), time.thread_time(), time.process_time())
     return result, Timing(*((b - a) / number for a, b in zip(before, after, strict=True)))
+
+
+@contextmanager
+def timed_methods(owner: type, *names: str) -> Iterator[list[float]]:
+    """Collect the thread CPU time of every call of some methods."""
+    spent: list[float] = []
+
+    def timed(original: Any, *arguments: Any) -> Any:
+        start = time.thread_time()
+        try:
+            return original(*arguments)
+        finally:
+            spent.append(time.thread_time() - start)
+
+    originals = {name: getattr(owner, name) for name in names}
+    for name, original in originals.items():
+        setattr(owner, name, lambda *arguments, _of=original: timed(_of, *arguments))
+    try:
+        yield spent
+    finally:
+        for name, original in originals.items():
+            setattr(owner, name, original)
 
 
 def peak_memory(call: Callable[[], Any]) -> int:

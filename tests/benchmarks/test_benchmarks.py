@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib.util
 import json
 import os
@@ -18,7 +19,21 @@ from hypothesis import strategies as st
 import rankplug
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS = ["passes", "threads", "rivals", "levels"]
+
+
+def load_module(name):
+    spec = importlib.util.spec_from_file_location(
+        f"benchmarks_{name}", ROOT / f"benchmarks/{name}.py"
+    )
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+EXPERIMENTS = [
+    *("passes", "threads", "rivals", "levels"),
+    *("airola", "soft_projection", "phase_transition", "label_ranking_real"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +94,44 @@ def test_thread_counts_give_one_result(tables):
         assert float(row["coef_difference"]) < 1e-8
 
 
+def test_hinge_losses_of_one_problem_are_within_their_gaps(tables):
+    values = {}
+    for row in tables["airola"]:
+        assert row["status"] == "converged"
+        if row["gap"]:
+            assert float(row["gap"]) <= 1e-3
+            values.setdefault(row["n_samples"], []).append(float(row["objective"]))
+    for of_size in values.values():
+        assert len(of_size) == 3  # trees, pairs and line search
+        assert np.ptp(of_size) <= 1e-3
+
+
+def test_ways_of_a_soft_projection_agree(tables):
+    assert len({row["solver"] for row in tables["soft_projection"]}) == 4
+    for row in tables["soft_projection"]:
+        assert float(row["difference"]) < 1e-3
+
+
+def test_every_visit_raises_the_dual_objective(tables):
+    visits = [row for row in tables["phase_transition"] if row["way"] == "visits"]
+    rises = [float(row["dual_rise"]) for row in visits]
+    assert [int(row["visits"]) for row in visits] == list(range(1, 301))
+    assert min(rises) >= -1e-15
+    dual = [float(row["objective"]) - float(row["gap"]) for row in visits]
+    np.testing.assert_allclose(np.cumsum(rises), dual, atol=1e-8)
+
+
+def test_real_rankings_are_read_with_their_categories(tmp_path, monkeypatch):
+    text = "age,town,ranking\n3,a,y>x>z\n1,b,x>z>y\n2,a,z>y>x\n"
+    (tmp_path / "label_ranking").mkdir()
+    with gzip.open(tmp_path / "label_ranking/sushi.csv.gz", "wt") as stream:
+        stream.write(text)
+    monkeypatch.setenv("RANKPLUG_DATA", str(tmp_path))
+    data = load_module("label_ranking")._read("sushi")
+    rows = {tuple(x): tuple(y) for x, y in zip(data.X, data.relevance, strict=True)}
+    assert rows == {(3, 1, 0, 1): (1, 2, 0), (1, 0, 1, 1): (2, 0, 1), (2, 1, 0, 1): (0, 1, 2)}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_peak_memory_is_measured():
     command = [sys.executable, "-m", "benchmarks", "memory", "--tiny", "--of", "text-scores"]
@@ -96,9 +149,7 @@ def test_tiny_numbers_are_not_written_among_the_results():
 
 @pytest.fixture(scope="module")
 def objective():
-    spec = importlib.util.spec_from_file_location("objective", ROOT / "benchmarks/objective.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_module("objective")
     module._BRUTE_FORCE = 3
     return module.objective
 
