@@ -16,7 +16,7 @@ from rankplug.models import KernelModel, Model
 from rankplug.optim.bracket import Vector
 from rankplug.parameters import Count, Integer, Positive
 from rankplug.solver import Data, KernelSolver, Monitor, Objective, SolverResult, Status
-from rankplug.system.interruption import interrupted
+from rankplug.system.interruption import Overdue, interrupted, is_late
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout, list_patterns
 from rankplug_plugins.larank.weights import KernelWeights, LinearWeights, Weights
@@ -206,10 +206,9 @@ class LaRank(KernelSolver):
             ascent.rounding = _ROUNDING * self.C * float(layout.weight.sum()) * spread
         elif init is not None:
             largest = self.C * float(layout.weight.max())
-            ascent.start_at(np.asarray(init.predict(data.X)).ravel(), largest)
-        return ascent.run(
-            self._is_small, self.epochs or (1 if self.online else _MOST_EPOCHS), monitor
-        )
+            ascent.init = np.asarray(init.predict(data.X)).ravel(), largest
+        most = self.epochs or (1 if self.online else _MOST_EPOCHS)
+        return ascent.run(self._is_small, most, monitor)
 
     def _is_small(self, gap: float, objective: float) -> bool:
         """Whether a gap is as small as `tol` asks for."""
@@ -284,10 +283,11 @@ class _Ascent:
         self._gap_of = np.full(patterns.n_patterns, np.inf)
         self._primal = np.inf
         self._dual = 0.0
-        self._certified = True
+        self._n_epochs = 0
         self.rounding = 0.0
+        self.init: tuple[Vector, float] | None = None  # scores, and the largest bound
 
-    def start_at(self, scores: Vector, largest: float) -> None:
+    def _start_at(self, scores: Vector, largest: float) -> None:
         """Start with the dual variables at a model's scores of the smoothed loss.
 
         Were it smoothed by ``h/2`` times the sum of their squares, they would be projections of
@@ -296,7 +296,7 @@ class _Ascent:
         spread = 1.0 + float(np.ptp(scores))
         best, start = 0.0, np.inf
         for h in spread / largest * np.logspace(0, -_DECADES, _DECADES + 1):
-            if interrupted():
+            if interrupted() or is_late():
                 break
             self._move_to(scores, h)
             if self._dual > best:
@@ -310,19 +310,26 @@ class _Ascent:
 
     def run(self, is_small: IsSmall, most_epochs: int, monitor: Monitor) -> SolverResult:
         """Ascend, and certify what was reached, unless interrupted where that takes long."""
-        n_epochs, status = self._ascend(is_small, most_epochs, monitor)
+        status: Status = "stopped"
+        certified = True
+        try:
+            if self.init is not None:
+                self._start_at(*self.init)
+            status = self._ascend(is_small, most_epochs, monitor)
+        except Overdue:
+            certified = False
         return SolverResult(
             model=self._weights.model(last=True),
             status=status,
-            objective=self._primal if self._certified else None,
-            duality_gap=self._gap if self._certified else None,
-            n_iter=n_epochs,
+            objective=self._primal if certified else None,
+            duality_gap=self._gap if certified else None,
+            n_iter=self._n_epochs,
             n_passes=self._weights.n_passes,
         )
 
-    def _ascend(self, is_small: IsSmall, most_epochs: int, monitor: Monitor) -> tuple[int, Status]:
+    def _ascend(self, is_small: IsSmall, most_epochs: int, monitor: Monitor) -> Status:
         gaps: list[float] = []
-        for n_epochs in range(1, most_epochs + 1):
+        for self._n_epochs in range(1, most_epochs + 1):
             steps = self._schedule.n_steps
             stuck = len(gaps) > _PATIENCE and gaps[-1] > _PROGRESS * gaps[-1 - _PATIENCE]
             turns = self._is_cyclic and not stuck
@@ -332,19 +339,17 @@ class _Ascent:
             if self._schedule.n_steps == steps:  # by chance, if the schedule is the adaptive one
                 order = self._shuffle(np.arange(self._patterns.n_patterns))
                 self._weights.epoch(self._schedule.cyclic, order, self._gap_of)
-            if interrupted() and isinstance(self._weights, KernelWeights):
-                self._certified = False
-                return n_epochs, "stopped"
             self._evaluate()
             gaps.append(self._gap)
-            go_on = monitor.report(n_epochs, model=self._weights.model, **self._collect_numbers())
+            numbers = self._collect_numbers()
+            go_on = monitor.report(self._n_epochs, model=self._weights.model, **numbers)
             if is_small(self._gap, self._primal):
-                return n_epochs, "converged"
+                return "converged"
             if not go_on:
-                return n_epochs, monitor.interruption or "stopped"
+                return monitor.interruption or "stopped"
             if self._schedule.n_steps == steps:
-                return n_epochs, "stopped"
-        return most_epochs, "max_iter"
+                return "stopped"
+        return "max_iter"
 
     def _draw_orders(self) -> Iterator[Indices]:
         """The visits of an epoch.

@@ -15,7 +15,7 @@ from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model, linear_weights
 from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
-from rankplug.system.interruption import interrupted, pieces
+from rankplug.system.interruption import interrupted, is_late, pieces, raise_if_late
 from rankplug_plugins.larank import _larank_fast as fast
 from rankplug_plugins.larank.patterns import Layout
 
@@ -70,7 +70,7 @@ class LinearWeights:
         return float(self.scores.n_reads) / self._data.n_samples
 
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
-        """Let `visit` process these patterns; an interruption ends that early."""
+        """Let `visit` process these patterns; interruption and time limit end that early."""
         for number, part in enumerate(pieces(order, self._work)):
             visit(part, number > 0)
 
@@ -182,10 +182,17 @@ class KernelWeights:
         return self._cache.n_evaluations - self.n_certificate_evaluations
 
     def epoch(self, visit: Visit, order: Indices, gap: Vector) -> None:
-        """Let `visit` process these patterns, of which those without a gap need no row."""
-        for part, rows in self._chunks(order, gap):
-            if interrupted():
-                return
+        """Let `visit` process these patterns, of which those without a gap need no row.
+
+        Raises
+        ------
+        Overdue
+            If interruption or time limit are long over before all scores are known, which the
+            first epoch ends with.
+        """
+        for number, (part, rows) in enumerate(self._chunks(order, gap)):
+            if interrupted() or (number > 0 and is_late()):
+                break
             if self._growing:
                 self._add_columns(rows, keep=True)
                 visit(part, False)
@@ -201,7 +208,7 @@ class KernelWeights:
             self._others_are_old = self.scores.n_columns < self._cache.n_columns
 
     def of_items(self) -> Vector:
-        """Scores of all items."""
+        """Scores of all items; `Overdue` as of `epoch`."""
         if self._others_are_old:
             self._make_others_anew()
             self._others_are_old = False
@@ -298,6 +305,7 @@ class KernelWeights:
         self._scores[:, others] = 0.0
         self._add_base(self.scores.n_columns)
         for begin in range(0, len(support), self._chunk_rows):
+            raise_if_late()
             part = support[begin : begin + self._chunk_rows]
             values = self._cache.rows[self._cache.fetch(part), others]
             self._scores[:, others] += net[part].T @ values
@@ -307,6 +315,7 @@ class KernelWeights:
         before = self._cache.n_evaluations
         left = np.flatnonzero(self._cache.column < 0)
         for begin in range(0, len(left), _CHUNK_ROWS):
+            raise_if_late()
             self._add_columns(left[begin : begin + _CHUNK_ROWS], keep=False)
         self.n_certificate_evaluations += self._cache.n_evaluations - before
         if self._many_steps and 1.5 * n_live <= self._cache.capacity:

@@ -16,7 +16,7 @@ from rankplug.kernels import Kernel, KernelCache, check_squares, squared_norms
 from rankplug.models import KernelModel, LabelLinearModel, LinearModel, Model, linear_weights
 from rankplug.optim.bracket import Vector
 from rankplug.solver import Data
-from rankplug.system.interruption import interrupted, pieces
+from rankplug.system.interruption import interrupted, is_late, pieces
 from rankplug_plugins.sopopo import _sopopo_fast as fast
 from rankplug_plugins.sopopo.decompositions import Graphs, graph_curvatures, kernel_curvatures
 
@@ -219,7 +219,7 @@ class KernelLabels(_Kernel):
                     self.graphs, part[visits], rows[visits], self._cache.rows, self.weights
                 )
                 moved = max(moved, float(step))
-            if interrupted():
+            if interrupted() or is_late():
                 break
         return moved
 
@@ -281,6 +281,8 @@ class KernelQueries(_Kernel):
             arguments = self._cache.place, self._cache.rows, self.weights[0]
             moved = max(moved, float(fast.query_epoch_kernel(self.graphs, part, *arguments)))
             order, sizes, done = order[n_fit:], sizes[n_fit:], done[n_fit:] - done[n_fit - 1]
+            if is_late():
+                break
         return moved
 
     def _make_model(self, rows: Matrix, dual: NDArray[np.float64]) -> Model:
@@ -290,7 +292,8 @@ class KernelQueries(_Kernel):
 DualProblem: TypeAlias = LinearLabels | KernelLabels | LinearQueries | KernelQueries
 """Dual variables, and `weights`, what they make, linear in them.
 
-An interruption ends an epoch early; after it the weights that `recompute` makes may be wrong.
+An interruption or the time limit ends an epoch early; after an interruption the weights that
+`recompute` makes may be wrong.
 """
 
 

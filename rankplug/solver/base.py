@@ -171,7 +171,8 @@ class Solver(Declared, ABC):
             end the call.
         random_state : int, Generator, RandomState or None
         time_limit : float, optional
-            Seconds after which to stop with what was reached (checked after each iteration).
+            Seconds after which to stop with what was reached (checked after each iteration, and
+            by online and dual solvers within an epoch).
 
         Raises
         ------

@@ -8,8 +8,9 @@ a loop over solvers, as in tuning, the loop is to end, not only the solver of th
 signal is a `KeyboardInterrupt` (`ending_loop`), and solvers in threads of the loop stop when it
 says so (`stopped_by`). Python may lose such an exception; loops look for it (`raise_if_lost`).
 
-A time limit is looked at after each iteration of a solver. Work that may take much longer than an
-iteration as a rule, a factorisation, also looks at it in between (`check_in_time`).
+A time limit is looked at after each iteration of a solver, and between the `pieces` of one. Work
+that may take much longer than an iteration as a rule, a factorisation, also looks at it in between
+(`check_in_time`), and so does the proof of what was reached (`raise_if_late`).
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def pieces(
 ) -> Iterator[NDArray[np.int64]]:
     """Consecutive parts of an order of visits, each quickly done; none after an interruption.
 
+    After the end of the time limit only the first, so that something is done in any case.
+
     Parameters
     ----------
     order : int64 ndarray of shape (n_visits,)
@@ -67,8 +70,8 @@ def pieces(
     """
     done = np.cumsum(work[order] if isinstance(work, np.ndarray) else np.full(len(order), work))
     cuts = np.flatnonzero(np.diff(done // _WORK)) + 1
-    for part in np.split(order, cuts):
-        if interrupted():
+    for number, part in enumerate(np.split(order, cuts)):
+        if interrupted() or (number > 0 and is_late()):
             return
         yield part
 
@@ -77,6 +80,14 @@ def raise_if_overdue() -> None:
     """Raise `Overdue` half a second after a signal, for passes over data that take longer."""
     asked = _asked.get()
     if isinstance(asked, _Catcher) and time.monotonic() - asked.caught_at > _GRACE:
+        raise Overdue
+
+
+def raise_if_late() -> None:
+    """Raise `Overdue` as `raise_if_overdue`, or half a second after the end of the time limit."""
+    raise_if_overdue()
+    told_by_loop = not isinstance(_asked.get(), _Catcher) and interrupted()
+    if told_by_loop or time.monotonic() - _deadline.get() > _GRACE:
         raise Overdue
 
 

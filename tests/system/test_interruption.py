@@ -287,6 +287,52 @@ def test_what_is_overdue_is_given_up_and_leaves_no_trace(name, send, monkeypatch
     assert len(stopped.history) == 1
 
 
+@pytest.mark.parametrize("way_out", ["signal", "time_limit"])
+def test_larank_does_not_prove_what_takes_long_once_it_is_to_stop(way_out, monkeypatch):
+    monkeypatch.setattr(interruption, "_GRACE", 0.0)
+    X = np.random.default_rng(0).normal(size=(4000, 2))
+    y = (X[:, 0] > 0).astype(int)
+    calls, end = [], 40  # the first epoch needs 31 chunks of the kernel matrix, its proof as many
+
+    def kernel(A, B):
+        calls.append(len(A))
+        if len(calls) == end:
+            os.kill(os.getpid(), signal.SIGINT) if way_out == "signal" else time.sleep(0.2)
+        return np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2))
+
+    monkeypatch.setattr("rankplug.kernels.Kernel.diagonal", lambda self, X: np.ones(len(X)))
+    solver = rankplug.make_solver("larank", kernel=kernel, tol=1e-300)
+    if way_out == "signal":
+        with pytest.warns(InterruptionWarning):
+            result = rankplug.LabelRanker(solver, random_state=0).fit(X, y).result_
+    else:
+        data = rankplug.LabelRankingData.from_arrays(X, y)
+        result = solver.solve(data, random_state=0, time_limit=0.2)
+    assert len(calls) <= end + 1
+    assert result.status == {"signal": "stopped"}.get(way_out, "time_limit")
+    assert result.objective is None
+    assert np.isfinite(result.model.predict(X[:50])).all()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("name", ["sopopo", "larank", "larank cyclic"])
+def test_a_time_limit_ends_an_epoch(name, kernel, monkeypatch):
+    """After something was done: one piece of a linear epoch, one chunk of a kernel's rows."""
+    monkeypatch.setattr(interruption, "_WORK", 1)
+    monkeypatch.setattr(interruption, "_GRACE", 1000.0)
+    X = np.random.default_rng(0).normal(size=(2500, 2))
+    data = rankplug.LabelRankingData.from_arrays(X, (X[:, 0] > 0).astype(int))
+    result = endless(name).set_params(kernel=kernel).solve(data, random_state=0, time_limit=1e-9)
+    assert (result.status, result.n_iter) == ("time_limit", 1)
+    assert np.any(result.model.predict(X))
+    done = result.history[0]
+    visits = {"larank": "process_new", "larank cyclic": "visits"}
+    if name in visits:
+        assert 1 <= done[visits[name]] <= (1 if kernel == "linear" else 128)
+    elif kernel == "linear":
+        assert result.n_passes < 3
+
+
 @pytest.mark.parametrize("work", [1.0, 1e4, 1e9, np.linspace(1.0, 1e7, 100)])
 def test_pieces_are_the_whole_in_the_same_order(work):
     order = np.random.default_rng(0).permutation(100)
