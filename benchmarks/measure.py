@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -24,6 +24,8 @@ ONE_THREAD = {
 }
 """Set before the process starts; solvers are told their threads by parameter."""
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -32,6 +34,21 @@ class Timing:
     wall: float
     thread_cpu: float
     process_cpu: float
+
+    def __sub__(self, other: Timing) -> Timing:
+        return Timing(
+            self.wall - other.wall,
+            self.thread_cpu - other.thread_cpu,
+            self.process_cpu - other.process_cpu,
+        )
+
+
+@dataclass(frozen=True)
+class Timed(Generic[Result]):
+    """What a call returns that knows its own timing, because not all it does counts."""
+
+    result: Result
+    timing: Timing
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,8 @@ def timed(call: Callable[[], Any], number: int = 1) -> tuple[Any, Timing]:
     for _ in range(number):
         result = call()
     after = (time.perf_counter(), time.thread_time(), time.process_time())
+    if isinstance(result, Timed):
+        return result.result, result.timing
     return result, Timing(*((b - a) / number for a, b in zip(before, after, strict=True)))
 
 

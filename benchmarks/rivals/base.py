@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.measure import Timed
 from rankplug.data import RankingData
 
 __all__ = ["Fitted", "Rival"]
@@ -30,16 +33,23 @@ class Rival:
     `loss` names the linear problem it solves, with `C` multiplying the sum over pairs; None
     for trees. `refuses` says why it cannot take some data, or nothing. `prepare` turns the
     data into what the library wants, and is timed apart, so that `fit` is the library alone,
-    on one thread.
+    on one thread. `variable` is the environment variable that names the program of one that is
+    no package.
     """
 
     name: str
     package: str
     module: str
     loss: Literal["squared-hinge", "hinge"] | None
-    fit: Callable[..., Fitted]
+    fit: Callable[..., Fitted | Timed[Fitted]]
     prepare: Callable[[RankingData], Any]
     refuses: Callable[[RankingData], str | None] | None = None
+    variable: str | None = None
+
+    def is_installed(self) -> bool:
+        """Whether its package is there, or its program named."""
+        named = self.variable is None or self.variable in os.environ
+        return named and find_spec(self.module) is not None
 
     def reason(self, data: RankingData) -> str | None:
         """Why it cannot take `data`; None if it can."""

@@ -41,7 +41,8 @@ EXPERIMENTS = [
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     output = tmp_path_factory.mktemp("results")
-    environment = {key: value for key, value in os.environ.items() if key != "RANKPLUG_DATA"}
+    theirs = {"RANKPLUG_DATA", "RANKPLUG_LIBLINEAR_TRAIN"}
+    environment = {key: value for key, value in os.environ.items() if key not in theirs}
     options = ["--tiny", "--rounds", "1", "--output", str(output)]
     command = [sys.executable, "-m", "benchmarks", *EXPERIMENTS, *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -205,3 +206,44 @@ def test_common_objective_equals_the_sum_over_pairs(objective, loss, rows):
     violation = np.maximum(0, 1 - 1.5 * (x[:, None] - x))[pair]
     expected = 0.5 * 1.5**2 + 0.3 * np.sum(violation ** (1 if loss == "hinge" else 2))
     assert objective(data, np.array([1.5]), 0.3, loss) == pytest.approx(expected)
+
+
+# Newton's method on 1/2 w^2 + C sum max(0, 1 - w d)^2, d the differences of the one feature.
+_TRAIN = """\
+import sys
+options, (text, model) = dict(zip(sys.argv[1:7:2], sys.argv[2:7:2])), sys.argv[8:]
+assert sys.argv[7] == "-q" and options.keys() == {"-s", "-c", "-e"} and options["-s"] == "8"
+rows = []
+for line in open(text):
+    y, qid, *values = line.split()
+    rows.append((float(y), qid, sum(float(v[2:]) for v in values)))
+differences = [a[2] - b[2] for a in rows for b in rows if a[1] == b[1] and a[0] > b[0]]
+C, w = float(options["-c"]), 0.0
+for _ in range(0 if float(options["-e"]) > 1 else 20):
+    active = [d for d in differences if w * d < 1]
+    w = 2 * C * sum(active) / (1 + 2 * C * sum(d * d for d in active))
+head = ["solver_type L2R_L2LOSS_RANKSVM", "nr_class 2", "nr_feature 1", "bias -1", "w"]
+open(model, "w").write("\\n".join([*head, f"{w!r} ", ""]))
+"""
+
+
+def test_a_program_reads_the_data_and_its_model_is_read(tmp_path, monkeypatch):
+    from benchmarks.measure import timed
+    from benchmarks.rivals.liblinear import RIVAL
+
+    monkeypatch.delenv("RANKPLUG_LIBLINEAR_TRAIN", raising=False)
+    assert not RIVAL.is_installed()
+    program = tmp_path / "train"
+    program.write_text(f"#!{sys.executable} -IS\n{_TRAIN}")
+    program.chmod(0o755)
+    monkeypatch.setenv("RANKPLUG_LIBLINEAR_TRAIN", str(program))
+    assert RIVAL.is_installed()
+    x = np.random.default_rng(0).normal(size=12)
+    x[3] = 0.0
+    y, qid = np.round(x + np.linspace(-1, 1, 12)), np.repeat([7, 3], 6)
+    data = rankplug.RankingData.from_arrays(np.column_stack([x, np.zeros(12)]), y, qid)
+    fitted, timing = timed(lambda: RIVAL.fit(RIVAL.prepare(data), C=0.3, tol=1e-3))
+    expected = rankplug.make_solver("tree-tron", C=0.3, tol=1e-10).solve(data).model.coef
+    np.testing.assert_allclose(fitted.coef, expected, rtol=1e-8)
+    np.testing.assert_array_equal(fitted.score(data.X), data.X @ fitted.coef)
+    assert timing.thread_cpu == timing.process_cpu
