@@ -42,6 +42,7 @@ _MODULES = {
     "phase_transition": "papers.sopopo",
     "multiclass": "papers.larank",
     "multiclass_online": "papers.larank",
+    "larank_operations": "papers.larank",
     "top_ranking": "papers.a2dm2",
     "dirty_model": "papers.a2dm2",
     "boosting": "boosting",

@@ -260,27 +260,32 @@ class KernelCache:
             self.rows[self._places_for(part), : self.n_columns] = values
         return self.place[samples]
 
-    def extend(self, samples: Indices, *, keep: bool) -> NDArray[np.float64]:
+    def extend(
+        self, samples: Indices, *, keep: bool, n_beside: int | None = None
+    ) -> NDArray[np.float64]:
         """Make these samples the next columns, and keep their rows too if that is wanted.
+
+        If not, the first `n_beside` columns may suffice, of which are all rows that are kept.
 
         Returns
         -------
-        float64 ndarray of shape (len(samples), number of columns before)
+        float64 ndarray of shape (len(samples), n_beside or number of columns before)
             Their kernels with the columns there were.
         """
         before = self.n_columns
+        n_beside = before if n_beside is None else n_beside
         after = before + len(samples)
         self._sample[before:after] = samples
         self.column[samples] = np.arange(before, after)
         self.n_columns = after
-        values = self._values(samples, after if keep else before)
+        values = self._values(samples, after if keep else n_beside)
         kept = np.flatnonzero(self._owner >= 0)
         self.rows[kept, before:after] = values[:, self.column[self._owner[kept]]].T
         if keep:
             self._clock += 1
             self._last_use[samples] = self._clock
             self.rows[self._places_for(samples), :after] = values
-        return values[:, :before]
+        return values[:, :n_beside]
 
     def remove(self, samples: Indices) -> tuple[Indices, Indices]:
         """Forget these samples, rows and columns; the last columns take the places of theirs.

@@ -1,102 +1,137 @@
-"""Multiclass machines in the layout of the LaRank paper.
+"""Multiclass machines with kernels: the tables and figures of the LaRank paper.
 
 Bordes, Bottou, Gallinari and Weston, "Solving MultiClass Support Vector Machines with LaRank",
-ICML 2007: `multiclass` is its Tables 2 and 3, `multiclass_online` its Figure 1.
+ICML 2007: `multiclass` is its Tables 2 and 3, `multiclass_online` its Figure 1 and
+`larank_operations` its Figure 2.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.datasets import load_digits, load_svmlight_file, load_svmlight_files
+from matplotlib.figure import Figure
 from sklearn.svm import SVC, LinearSVC
 
 import rankplug
 from benchmarks import results
 from benchmarks.measure import alternate
+from benchmarks.papers.larank_sets import MulticlassSet, read_sets
 from benchmarks.plots import figure_of
+from benchmarks.rivals.multiclass_dual import mcsvm, svm_struct
+from benchmarks.rivals.multiclass_online import Trained, averaged_perceptron, mira
 from rankplug.data import LabelRankingData
 from rankplug.exceptions import ConvergenceWarning
 
-_TOL = 1e-2
-_MOST_SECONDS = 300.0  # of a solver of rankplug; the column `status` says so
-_SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of the training rows, for one epoch each
+_CACHE_MB = 1000.0  # of larank and sopopo
+_MOST_SECONDS = 120.0  # of each method; the column `status` says so
+_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of the training examples, for one epoch each
+_SEEDS = 5
+_GAP = {"gap": "absolute", "tol": 1.0}  # LaRankGap: the gap is at most C
+
+_Row = dict[str, Any]
+_Method = Callable[[MulticlassSet], _Row]
 
 
-@dataclass(frozen=True)
-class MulticlassSet:
-    """A training and a test part, and the machine that is trained on them."""
-
-    name: str
-    train: tuple[Any, Any]
-    test: tuple[Any, Any]
-    C: float
-    gamma: float | None  # None: linear
-
-    @property
-    def kernel(self) -> dict[str, Any]:
-        if self.gamma is None:
-            return {"kernel": "linear"}
-        return {"kernel": "rbf", "gamma": self.gamma}
-
-
-def multiclass(tiny: bool, rounds: int) -> Iterator[dict[str, Any]]:
+def multiclass(tiny: bool, _rounds: int) -> Iterator[_Row]:
     """Test error, dual objective, seconds, kernel evaluations and searches of the best class."""
-    for problem in _problems(tiny):
-        methods: dict[str, Callable[[MulticlassSet], dict[str, Any]]] = {
+    for problem in read_sets(tiny):
+        linear = problem.gamma is None
+        methods: dict[str, _Method] = {
+            "mcsvm": _mcsvm,
+            "svmstruct": _svm_struct,
+            "larank gap": partial(_larank, **_GAP),
             "larank x1": partial(_larank, epochs=1),
-            "larank gap": _larank,
-            "larank cyclic": partial(_larank, schedule="cyclic"),
+            **_online(),
+            "larank cyclic": partial(_larank, schedule="cyclic", **_GAP),
             "sopopo": _sopopo,
-            "svc" if problem.gamma else "linear-svc": _svc if problem.gamma else _linear_svc,
+            "svc" if not linear else "linear-svc": _svc if not linear else _linear_svc,
         }
-        for method, fit in methods.items():
-            samples = alternate({method: partial(fit, problem)}, rounds)[method]
-            yield {**_about(problem), "method": method, **samples.result, **samples.columns()}
-
-
-def multiclass_online(tiny: bool, _rounds: int) -> Iterator[dict[str, Any]]:
-    """Test error after more and more of the first epoch, and at the end."""
-    for problem in _problems(tiny):
-        if problem.gamma is None:
-            continue
-        rows = np.random.default_rng(0).permutation(len(problem.train[1]))
-        for share in _SHARES:
-            part = rows[: int(share * len(rows))]
-            X, y = problem.train
-            met = MulticlassSet(
-                problem.name, (X[part], y[part]), problem.test, problem.C, problem.gamma
+        if linear:
+            explicit = {"kernel": "linear", "gamma": None}
+            methods["larank gap, explicit weights"] = partial(_larank, **_GAP, **explicit)
+            methods["larank cyclic, explicit weights"] = partial(
+                _larank, schedule="cyclic", **_GAP, **explicit
             )
-            yield {**_about(problem), "point": "epoch", "share": share, **_larank(met, epochs=1)}
-        yield {**_about(problem), "point": "gap", "share": "", **_larank(problem)}
+        for method, fit in methods.items():
+            samples = alternate({method: partial(fit, problem)}, 1)[method]
+            yield {**problem.about(), "method": method, **samples.result, **samples.columns()}
 
 
-def _about(problem: MulticlassSet) -> dict[str, Any]:
-    X, y = problem.train
-    return {
-        "data": problem.name,
-        "n_samples": X.shape[0],
-        "n_features": X.shape[1],
-        "n_classes": len(np.unique(y)),
-        "n_test": problem.test[0].shape[0],
-        "C": problem.C,
-        "gamma": "" if problem.gamma is None else problem.gamma,
+def multiclass_online(tiny: bool, _rounds: int) -> Iterator[_Row]:
+    """Test error after more and more of the first epoch, and at the end; the perceptrons beside."""
+    for problem in read_sets(tiny):
+        rows = np.random.default_rng(0).permutation(len(problem.train[1]))
+        points: list[tuple[str, Any, Callable[[], _Row]]] = []
+        for share in _SHARES:
+            met = problem.take(rows[: int(share * len(rows))])
+            points.append(("larank", share, partial(_larank, met, epochs=1)))
+        points.append(("larank x1", 1, partial(_larank, problem, epochs=1)))
+        points.append(("larank gap", "", partial(_larank, problem, **_GAP)))
+        points += [(name, "", partial(fit, problem)) for name, fit in _online().items()]
+        for name, share, fit in points:
+            yield {**problem.about(), "point": name, "share": share, **fit()}
+
+
+def larank_operations(tiny: bool, _rounds: int) -> Iterator[_Row]:
+    """One epoch without some of LaRank's operations, five orders of the examples each."""
+    for problem in read_sets(tiny, ("usps", "usps-blurred", "pendigits")):
+        for seed in range(1 if tiny else _SEEDS):
+            methods = _online(seed)
+            methods.pop("avg perceptron x10")
+            for operations in ("new", "new+old", "new+optimize", "all"):
+                params = {"operations": operations, "epochs": 1, "random_state": seed}
+                methods[f"larank {operations}"] = partial(_larank, **params)
+            for name, fit in methods.items():
+                yield {**problem.about(), "method": name, "seed": seed, **fit(problem)}
+
+
+def _online(seed: int = 0) -> dict[str, _Method]:
+    """The rivals that see one example after the other."""
+    fits = {
+        "avg perceptron x1": partial(averaged_perceptron, n_epochs=1, seed=seed),
+        "avg perceptron x10": partial(averaged_perceptron, n_epochs=10, seed=seed),
+    }
+    methods: dict[str, _Method] = {name: partial(_rival, fit) for name, fit in fits.items()}
+    return methods | {
+        "mira": lambda problem: _rival(partial(mira, C=problem.C, seed=seed), problem)
     }
 
 
-def _larank(problem: MulticlassSet, **params: Any) -> dict[str, Any]:
-    solver = rankplug.make_solver(
-        "larank", C=problem.C, tol=_TOL, cache_mb=1000.0, **problem.kernel, **params
-    )
-    result, row = _solved(solver, problem)
+def _mcsvm(problem: MulticlassSet) -> _Row:
+    return _rival(partial(mcsvm, C=problem.C, gap=problem.C, seconds=_MOST_SECONDS), problem)
+
+
+def _svm_struct(problem: MulticlassSet) -> _Row:
+    return _rival(partial(svm_struct, C=problem.C, seconds=_MOST_SECONDS), problem)
+
+
+def _rival(fit: Callable[..., Trained], problem: MulticlassSet) -> _Row:
+    (X, y), (Z, z) = problem.train, problem.test
+    classes, codes = np.unique(y, return_inverse=True)
+    trained = fit(X, codes, problem.kernel)
+    used = np.flatnonzero(trained.dual.any(axis=1))
+    scores = problem.kernel(Z, X[used]) @ trained.dual[used]
+    return {
+        "test_error": 100.0 * np.mean(classes[scores.argmax(axis=1)] != z),
+        "objective": trained.objective,
+        "dual": None if trained.gap is None else trained.objective - trained.gap,
+        "status": trained.status,
+        "kernel_evaluations": trained.n_evaluations,
+        "arg_max": trained.n_arg_max or "",
+        "support_patterns": len(used),
+        "support_vectors": np.count_nonzero(trained.dual),
+        "epochs": trained.n_epochs,
+    }
+
+
+def _larank(problem: MulticlassSet, **params: Any) -> _Row:
+    known = {"cache_mb": _CACHE_MB, **problem.params, **params}
+    result, row = _solved(rankplug.make_solver("larank", **known), problem)
     last = result.history[-1]
     return {
         **row,
@@ -109,15 +144,18 @@ def _larank(problem: MulticlassSet, **params: Any) -> dict[str, Any]:
     }
 
 
-def _sopopo(problem: MulticlassSet) -> dict[str, Any]:
-    params = {"decomposition": "top-vs-rest", "tol": _TOL, "cache_mb": 1000.0, **problem.kernel}
-    result, row = _solved(rankplug.make_solver("sopopo", C=problem.C, **params), problem)
+def _sopopo(problem: MulticlassSet) -> _Row:
+    """The class against the rest is the same problem."""
+    params = {"decomposition": "top-vs-rest", "cache_mb": _CACHE_MB, **problem.params}
+    if problem.gamma is None:
+        params |= {"kernel": "linear", "gamma": None}
+    result, row = _solved(rankplug.make_solver("sopopo", **params), problem)
     if problem.gamma is not None:
         row["kernel_evaluations"] = result.n_passes * problem.train[0].shape[0] ** 2
     return {**row, "epochs": result.n_iter}
 
 
-def _solved(solver: Any, problem: MulticlassSet) -> tuple[Any, dict[str, Any]]:
+def _solved(solver: Any, problem: MulticlassSet) -> tuple[Any, _Row]:
     data = LabelRankingData.from_arrays(*problem.train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -133,9 +171,9 @@ def _solved(solver: Any, problem: MulticlassSet) -> tuple[Any, dict[str, Any]]:
     return result, row
 
 
-def _svc(problem: MulticlassSet) -> dict[str, Any]:
+def _svc(problem: MulticlassSet) -> _Row:
     """One against one: another problem, so that its objective cannot be compared."""
-    machine = SVC(C=problem.C, gamma=problem.gamma, cache_size=1000).fit(*problem.train)
+    machine = SVC(C=problem.C, gamma=problem.gamma, cache_size=_CACHE_MB).fit(*problem.train)
     X, y = problem.test
     return {
         "test_error": 100.0 * np.mean(machine.predict(X) != y),
@@ -144,7 +182,7 @@ def _svc(problem: MulticlassSet) -> dict[str, Any]:
     }
 
 
-def _linear_svc(problem: MulticlassSet) -> dict[str, Any]:
+def _linear_svc(problem: MulticlassSet) -> _Row:
     """The same problem as larank's; the tolerance is the one that reaches a similar objective."""
     machine = LinearSVC(
         C=problem.C,
@@ -168,67 +206,12 @@ def _linear_svc(problem: MulticlassSet) -> dict[str, Any]:
     }
 
 
-def _problems(tiny: bool) -> Iterator[MulticlassSet]:
-    """The sets named by RANKPLUG_MULTICLASS_SETS, or all."""
-    if tiny:
-        X, y = load_digits(return_X_y=True)
-        for name, C, gamma in (("digits-linear", 0.1, None), ("digits", 10.0, 0.5)):
-            parts = [(X[rows] / 16.0, y[rows]) for rows in (slice(300), slice(300, 600))]
-            yield MulticlassSet(name, *parts, C, gamma)
-        return
-    if "RANKPLUG_DATA" not in os.environ:
-        return
-    folder = Path(os.environ["RANKPLUG_DATA"]) / "multiclass"
-    names = os.environ.get("RANKPLUG_MULTICLASS_SETS", " ".join(_SETS)).split()
-    for name in names:
-        read, C, gamma = _SETS[name]
-        yield MulticlassSet(name, *read(folder), C, gamma)
-
-
-_Parts = tuple[tuple[Any, Any], tuple[Any, Any]]
-
-
-def _letter(folder: Path) -> _Parts:
-    X, y = load_svmlight_file(str(folder / "letter_recognition.txt.gz"))
-    X = X.toarray()
-    return (X[:16_000], y[:16_000]), (X[16_000:], y[16_000:])
-
-
-def _dense(train: str, test: str, *, standardise: bool) -> Callable[[Path], _Parts]:
-    def read(folder: Path) -> _Parts:
-        (X, y), (Z, z) = _sparse(train, test)(folder)
-        X, Z = X.toarray(), Z.toarray()
-        if standardise:
-            mean, deviation = X.mean(axis=0), X.std(axis=0)
-            X, Z = (X - mean) / deviation, (Z - mean) / deviation
-        return (X, y), (Z, z)
-
-    return read
-
-
-def _sparse(train: str, test: str) -> Callable[[Path], _Parts]:
-    def read(folder: Path) -> _Parts:
-        X, y, Z, z = load_svmlight_files([str(folder / f"{name}.gz") for name in (train, test)])
-        # scikit-learn's own machines take 32-bit indices only.
-        X, Z = (
-            sparse.csr_array((M.data, M.indices.astype("i4"), M.indptr.astype("i4")), M.shape)
-            for M in (X, Z)
-        )
-        return (X, y), (Z, z)
-
-    return read
-
-
-_USPS = _dense("usps.train.txt", "usps.test.txt", standardise=False)
-
-# C and gamma of letter and usps are the paper's; None: linear.
-_SETS: dict[str, tuple[Callable[[Path], _Parts], float, float | None]] = {
-    "usps-linear": (_USPS, 0.1, None),
-    "sector": (_sparse("sector.scale.train.txt", "sector.scale.test.txt"), 1.0, None),
-    "pendigits": (_dense("pendigits.txt", "pendigits.t.txt", standardise=True), 10.0, 1 / 16),
-    "satimage": (_dense("satimage.train.txt", "satimage.test.txt", standardise=True), 10.0, 1 / 36),
-    "usps": (_USPS, 10.0, 0.025),
-    "letter": (_letter, 10.0, 0.025),
+_MARKERS = {
+    "larank x1": "o",
+    "larank gap": "s",
+    "avg perceptron x1": "^",
+    "avg perceptron x10": "v",
+    "mira": "D",
 }
 
 
@@ -236,21 +219,57 @@ def plot_multiclass_online(source: Path, target: Path) -> None:
     """Test error against kernel evaluations: Figure 1 of the LaRank paper."""
     table = results.read(source)
     names = list(dict.fromkeys(row["data"] for row in table))
-    figure, axes = figure_of(len(names))
-    for axis, name in zip(axes, names, strict=True):
+    figure = Figure(figsize=(15, 8), layout="constrained")
+    axes = figure.subplots(2, 3).ravel()
+    for axis, name in zip(axes, names, strict=False):
         of_set = [row for row in table if row["data"] == name]
-        for point, marker in (("epoch", "o"), ("gap", "s")):
-            part = [row for row in of_set if row["point"] == point]
-            axis.semilogx(
-                [
-                    float(row["kernel_evaluations"])
-                    + (point == "gap") * float(row["certificate_evaluations"])
-                    for row in part
-                ],
-                [float(row["test_error"]) for row in part],
-                marker=marker,
-                label={"epoch": "during the first epoch", "gap": "relative gap 1e-2"}[point],
-            )
+        way = [row for row in of_set if row["point"].startswith("larank")]
+        axis.semilogx(*_error_by_kernels(way), color="tab:blue", marker=".", label="larank")
+        for point, marker in _MARKERS.items():
+            (row,) = (row for row in of_set if row["point"] == point)
+            color = "tab:blue" if point.startswith("larank") else None
+            x, error = _error_by_kernels([row])
+            axis.semilogx(x, error, marker=marker, markersize=9, ls="", color=color, label=point)
+            if point == "larank gap":
+                whole = x[0] + float(row["certificate_evaluations"])
+                axis.plot([x[0], whole], error * 2, color="tab:blue", ls=":", label="its proof")
+        highest = 2.0 * max(float(row["test_error"]) for row in of_set if row["point"] in _MARKERS)
         axis.set(title=name, xlabel="kernel evaluations", ylabel="test error, %")
-        axis.legend(frameon=False)
-    figure.savefig(target, dpi=150)
+        axis.set_ylim(0.0, highest)
+    for axis in axes[len(names) :]:
+        axis.axis("off")
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[-1].legend(handles, labels, frameon=False, loc="center")
+    figure.savefig(target, dpi=120)
+
+
+def _error_by_kernels(rows: list[dict[str, str]]) -> tuple[list[float], list[float]]:
+    return (
+        [float(row["kernel_evaluations"]) for row in rows],
+        [float(row["test_error"]) for row in rows],
+    )
+
+
+def plot_larank_operations(source: Path, target: Path) -> None:
+    """Test error and kernel evaluations by operations: Figure 2 of the LaRank paper."""
+    table = results.read(source)
+    names = list(dict.fromkeys(row["data"] for row in table))
+    methods = list(dict.fromkeys(row["method"] for row in table))
+    figure, axes = figure_of(2)
+    width = 0.8 / len(methods)
+    for axis, column in zip(axes, ("test_error", "kernel_evaluations"), strict=True):
+        for position, method in enumerate(methods):
+            at = np.arange(len(names)) + position * width
+            values = [
+                [float(r[column]) for r in table if (r["data"], r["method"]) == (name, method)]
+                for name in names
+            ]
+            mean = np.array([np.mean(of_set) for of_set in values])
+            spread = np.array([[min(of_set), max(of_set)] for of_set in values]).T
+            around = np.abs(spread - mean)
+            axis.bar(at, mean, width, yerr=around, label=method)
+        axis.set_xticks(np.arange(len(names)) + 0.4 - width / 2, names)
+    axes[0].set(title="test error, % (mean, least and largest of the orders)")
+    axes[1].set(title="kernel evaluations")
+    axes[1].legend(frameon=False, fontsize="small")
+    figure.savefig(target, dpi=120)

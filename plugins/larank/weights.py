@@ -109,7 +109,7 @@ class KernelWeights:
 
     In the first epoch only the kernels between support patterns and the pattern just met are
     computed. Scores of the others are first needed for the duality gap at its end, which makes
-    the rows of the kernel matrix whole. Later epochs keep up all scores, or, if they have
+    the rows of support patterns whole. Later epochs keep up all scores, or, if they have
     `many_steps`, only those of patterns that have support or a gap, and make the others anew at
     their end. Where the rows of support patterns fill the cache, rows would be missing for that.
     """
@@ -194,7 +194,7 @@ class KernelWeights:
             if interrupted() or (number > 0 and is_late()):
                 break
             if self._growing:
-                self._add_columns(rows, keep=True)
+                self._add_columns(rows, self._cache.n_columns, keep=True)
                 visit(part, False)
                 self._forget_columns()
             else:
@@ -257,10 +257,11 @@ class KernelWeights:
         positions = concatenate_ranges(self._layout.group_ptr[groups], self._n_rows[groups])
         return np.asarray(self._layout.item[positions])
 
-    def _add_columns(self, rows: Indices, *, keep: bool) -> None:
+    def _add_columns(self, rows: Indices, n_support: int, *, keep: bool) -> None:
+        """Add rows; those that have support are among the first `n_support` columns."""
         before = self._cache.n_columns
-        net = self._net()[self._cache.samples]
-        values = self._cache.extend(rows, keep=keep)
+        net = self._net()[self._cache.samples[:n_support]]
+        values = self._cache.extend(rows, keep=keep, n_beside=n_support)
         self._scores[:, before : self._cache.n_columns] = net.T @ values.T
         self._add_base(before)
         self.scores.n_columns = self._cache.n_columns
@@ -316,7 +317,7 @@ class KernelWeights:
         left = np.flatnonzero(self._cache.column < 0)
         for begin in range(0, len(left), _CHUNK_ROWS):
             raise_if_late()
-            self._add_columns(left[begin : begin + _CHUNK_ROWS], keep=False)
+            self._add_columns(left[begin : begin + _CHUNK_ROWS], n_live, keep=False)
         self.n_certificate_evaluations += self._cache.n_evaluations - before
         if self._many_steps and 1.5 * n_live <= self._cache.capacity:
             self.scores.n_columns = n_live

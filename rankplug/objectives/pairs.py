@@ -278,14 +278,12 @@ def centre_queries(data: AnyPairs) -> AnyPairs:
     held = isinstance(X, np.ndarray) or sparse.issparse(X)
     if not held or is_mapped(X) or not isinstance(data, RankingData):
         return data
-    full: Any = slice(None)
-    if sparse.issparse(X):
-        full = np.bincount(X.indices, minlength=X.shape[1]) == data.n_samples
     rows = np.arange(0, data.n_samples, max(1, data.n_samples // _SAMPLE_ROWS))
-    first = to_dense(X[data.query_ptr[data.row_query[rows]]][:, full]).astype(np.float64)
-    spread = np.abs(to_dense(X[rows][:, full]) - first).mean(axis=0)
-    far = np.zeros(X.shape[1], dtype=bool)
-    far[full] = (spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)
+    first = to_dense(X[data.query_ptr[data.row_query[rows]]]).astype(np.float64)
+    spread = np.abs(to_dense(X[rows]) - first).mean(axis=0)
+    far = (spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)
+    if sparse.issparse(X):
+        far &= np.bincount(X.indices, minlength=len(far)) == data.n_samples
     columns = np.flatnonzero(far)
     if len(columns) == 0:
         return data
