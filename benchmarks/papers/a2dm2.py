@@ -283,7 +283,8 @@ def solve_quietly(solver: Any, data: RankingData, valid: RankingData | None = No
     """Without warnings: what they say is counted in the tables."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return solver.solve(data, valid=valid, random_state=0)
+        result: SolverResult = solver.solve(data, valid=valid, random_state=0)
+    return result
 
 
 def _tree_tron(lam: float) -> Any:

@@ -49,6 +49,7 @@ def top_curves(tiny: bool, _rounds: int) -> Iterator[Row]:
     trial, n_iter = Trial(data, 0, tiny), 100 if tiny else 2000
     exact = make_solver("toppush", lam=_LAMBDA, tol=1e-10)
     least = solve_quietly(exact, trial.part(trial.train)).objective
+    assert least is not None
     tuned = trial.best_rhos(_LAMBDA)
     for rhos, solver, rho, eta, points in _runs(trial, tuned, n_iter):
         for point in islice(points, n_iter):
@@ -120,11 +121,11 @@ def top_roc(tiny: bool, _rounds: int) -> Iterator[Row]:
     trial = Trial(data, 0, tiny)
     lam = trial.best_lambda()
     rhos = trial.best_rhos(lam)
-    fits = {"toppush": fit_by_toppush(trial.problem, lam)}
+    fits = {("toppush", math.nan): fit_by_toppush(trial.problem, lam)}
     for variant, rho in rhos.items():
-        fits[variant] = fit_by_splitting(split_problem(trial.problem, lam), variant, rho)
+        fits[variant, rho] = fit_by_splitting(split_problem(trial.problem, lam), variant, rho)
     y = data.relevance[trial.test] > 0
-    for solver, fit in fits.items():
+    for (solver, rho), fit in fits.items():
         false, true, _ = roc_curve(y, fit.model.predict(data.X[trial.test]))
         left = int(np.searchsorted(false, _LEFT, side="right"))
         kept = [*range(left), *range(left, len(false) - 1, 10), len(false) - 1]
@@ -134,7 +135,7 @@ def top_roc(tiny: bool, _rounds: int) -> Iterator[Row]:
         }
         for place in kept:
             shares = {"false_positives": float(false[place]), "true_positives": float(true[place])}
-            yield {"solver": solver, "lambda": lam, "rho": rhos.get(solver, ""), **found, **shares}
+            yield {"solver": solver, "lambda": lam, "rho": rho, **found, **shares}
 
 
 def plot_top_roc(source: Path, target: Path) -> None:
