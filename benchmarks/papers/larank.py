@@ -146,7 +146,7 @@ def _larank(problem: MulticlassSet, **params: Any) -> _Row:
 
 def _sopopo(problem: MulticlassSet) -> _Row:
     """The class against the rest is the same problem."""
-    params = {"decomposition": "top-vs-rest", "cache_mb": _CACHE_MB, **problem.params}
+    params = {"decomposition": "top-vs-rest", "tol": 1e-2, "cache_mb": _CACHE_MB, **problem.params}
     if problem.gamma is None:
         params |= {"kernel": "linear", "gamma": None}
     result, row = _solved(rankplug.make_solver("sopopo", **params), problem)
