@@ -207,11 +207,11 @@ def _linear_svc(problem: MulticlassSet) -> _Row:
 
 
 _MARKERS = {
-    "larank x1": "o",
-    "larank gap": "s",
-    "avg perceptron x1": "^",
-    "avg perceptron x10": "v",
-    "mira": "D",
+    "larank x1": ("o", "tab:blue"),
+    "larank gap": ("s", "tab:blue"),
+    "avg perceptron x1": ("^", "tab:orange"),
+    "avg perceptron x10": ("v", "tab:red"),
+    "mira": ("D", "tab:green"),
 }
 
 
@@ -225,9 +225,8 @@ def plot_multiclass_online(source: Path, target: Path) -> None:
         of_set = [row for row in table if row["data"] == name]
         way = [row for row in of_set if row["point"].startswith("larank")]
         axis.semilogx(*_error_by_kernels(way), color="tab:blue", marker=".", label="larank")
-        for point, marker in _MARKERS.items():
+        for point, (marker, color) in _MARKERS.items():
             (row,) = (row for row in of_set if row["point"] == point)
-            color = "tab:blue" if point.startswith("larank") else None
             x, error = _error_by_kernels([row])
             axis.semilogx(x, error, marker=marker, markersize=9, ls="", color=color, label=point)
             if point == "larank gap":
