@@ -278,13 +278,7 @@ def centre_queries(data: AnyPairs) -> AnyPairs:
     held = isinstance(X, np.ndarray) or sparse.issparse(X)
     if not held or is_mapped(X) or not isinstance(data, RankingData):
         return data
-    rows = np.arange(0, data.n_samples, max(1, data.n_samples // _SAMPLE_ROWS))
-    first = to_dense(X[data.query_ptr[data.row_query[rows]]]).astype(np.float64)
-    spread = np.abs(to_dense(X[rows]) - first).mean(axis=0)
-    far = (spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)
-    if sparse.issparse(X):
-        far &= np.bincount(X.indices, minlength=len(far)) == data.n_samples
-    columns = np.flatnonzero(far)
+    columns = _columns_far_from_zero(X, data)
     if len(columns) == 0:
         return data
     of_columns = to_dense(X[:, columns])
@@ -293,10 +287,26 @@ def centre_queries(data: AnyPairs) -> AnyPairs:
     X = X.copy()
     if sparse.issparse(X):
         X.sort_indices()
-        X.data[far[X.indices]] = centred.ravel()
+        X.data[np.isin(X.indices, columns)] = centred.ravel()
     else:
         X[:, columns] = centred
     return replace(data, X=X)
+
+
+def _columns_far_from_zero(X: Any, data: RankingData) -> NDArray[np.int64]:
+    """Columns that `centre_queries` centres, by rows of a sample and the first of their queries."""
+    rows = np.arange(0, data.n_samples, max(1, data.n_samples // _SAMPLE_ROWS))
+    sample, first = X[rows], X[data.query_ptr[data.row_query[rows]]]
+    columns = np.arange(X.shape[1])
+    if sparse.issparse(X):
+        # What a sample's rows have in common is little, and all that is looked at in the others.
+        columns = np.flatnonzero(np.bincount(sample.indices, minlength=X.shape[1]) == len(rows))
+        if len(columns) > 0:
+            columns = columns[np.bincount(X.indices)[columns] == data.n_samples]
+        sample, first = sample[:, columns], first[:, columns]
+    first = to_dense(first).astype(np.float64)
+    spread = np.abs(to_dense(sample) - first).mean(axis=0)
+    return columns[(spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)]
 
 
 def squared_hinge_objective(
