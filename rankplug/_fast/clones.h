@@ -8,7 +8,7 @@
 
 #if !defined(RP_NO_CLONES) && defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) \
     && !defined(__clang__) && __GNUC__ >= 12
-#define RP_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define RP_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define RP_CLONES
 #endif

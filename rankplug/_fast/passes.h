@@ -32,6 +32,25 @@ RP_INLINE double NAME(rp_product)(const FLOAT *x, const double *v, int64_t d) {
     return rest + ((s0[0] + s0[2]) + (s0[1] + s0[3]));
 }
 
+/* The same for four rows one after the other, with sums that need not wait for each other. */
+RP_INLINE void NAME(rp_four_products)(const FLOAT *X, const double *restrict v, int64_t d,
+                                      double *z) {
+    const FLOAT *restrict x0 = X, *restrict x1 = X + d;
+    const FLOAT *restrict x2 = x1 + d, *restrict x3 = x2 + d;
+    double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+    for (int64_t k = 0; k < d; k++) {
+        s0 += x0[k] * v[k];
+        s1 += x1[k] * v[k];
+        s2 += x2[k] * v[k];
+        s3 += x3[k] * v[k];
+    }
+    z[0] = s0;
+    z[1] = s1;
+    z[2] = s2;
+    z[3] = s3;
+}
+
 /* z = X v for n rows. */
 RP_INLINE void NAME(rp_scores)(const FLOAT *X, const int64_t *rows, int64_t n, int64_t d,
                                rp_fetch *ahead, const double *v, double *z) {
@@ -51,6 +70,46 @@ RP_INLINE void NAME(rp_add_rows)(const FLOAT *X, const int64_t *rows, int64_t n,
         if (u0 == 0.0) continue;
 #pragma omp simd
         for (int64_t k = 0; k < d; k++) g[k] += u0 * x[k];
+    }
+}
+
+/* z = X v for the n rows of a query that is in cache. Four rows at once are faster where numbers
+ * have to be converted; from memory they are slower. */
+RP_INLINE void NAME(rp_cached_scores)(const FLOAT *X, int64_t n, int64_t d, rp_fetch *ahead,
+                                      const double *v, double *z) {
+    int64_t fours = sizeof(FLOAT) < sizeof(double) ? n - n % 4 : 0;
+    for (int64_t i = 0; i < fours; i += 4) {
+        for (int r = 0; r < 4; r++) rp_fetch_more(ahead);
+        NAME(rp_four_products)(X + i * d, v, d, z + i);
+    }
+    NAME(rp_scores)(X + fours * d, NULL, n - fours, d, ahead, v, z + fours);
+}
+
+/* g += X' u for the n rows of a query, with products and sums of few rows in the precision of the
+ * features: the directions of Newton's method need no more. `sum` has room for d numbers. */
+RP_INLINE void NAME(rp_add_query)(const FLOAT *X, int64_t n, int64_t d, rp_fetch *ahead,
+                                  const double *restrict u, FLOAT *restrict sum,
+                                  double *restrict g) {
+    if (sizeof(FLOAT) == sizeof(double)) {
+        NAME(rp_add_rows)(X, NULL, n, d, ahead, u, g);
+        return;
+    }
+    double largest = DBL_MIN;
+    for (int64_t i = 0; i < n; i++) largest = fabs(u[i]) > largest ? fabs(u[i]) : largest;
+    /* Numbers of at most 1: sums are as far from overflow as the features are. */
+    double scale = 1.0 / largest;
+    for (int64_t b = 0; b < n; b += RP_FEW) {
+        int64_t e = b + RP_FEW < n ? b + RP_FEW : n;
+        memset(sum, 0, (size_t)d * sizeof *sum);
+        for (int64_t i = b; i < e; i++) {
+            const FLOAT *restrict x = X + i * d;
+            FLOAT u0 = (FLOAT)(u[i] * scale);
+            rp_fetch_more(ahead);
+#pragma omp simd
+            for (int64_t k = 0; k < d; k++) sum[k] += u0 * x[k];
+        }
+#pragma omp simd
+        for (int64_t k = 0; k < d; k++) g[k] += largest * sum[k];
     }
 }
 
@@ -79,7 +138,7 @@ RP_CLONES static void NAME(rp_dense_transposed_dot)(const FLOAT *X, const int64_
 /* z = X v, g = X' L z, query by query: the rows of a query are read from memory once, while the
  * query before is worked on, and are in cache for both of their uses. */
 RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const rp_pairs *pairs,
-                                               const double *v, double *z, double *g) {
+                                               const double *v, double *z, FLOAT *sum, double *g) {
     double *u = pairs->space.product;
     memset(g, 0, (size_t)d * sizeof *g);
     for (int64_t i = 0; i < pairs->n_queries; i++) {
@@ -89,10 +148,11 @@ RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const 
         int with_pairs = q.n_levels > 1;
         rp_fetch ahead = rp_fetch_block(X + e * d, (next - e) * d * (int64_t)sizeof *X,
                                         q.n_rows * (1 + with_pairs));
-        NAME(rp_scores)(X + b * d, NULL, q.n_rows, d, &ahead, v, z + b);
+        rp_fetch_pairs(pairs, e, next - e);
+        NAME(rp_cached_scores)(X + b * d, q.n_rows, d, &ahead, v, z + b);
         if (!with_pairs) continue;
         rp_any_laplacian(pairs, i, &q, z + b, u);
-        NAME(rp_add_rows)(X + b * d, NULL, q.n_rows, d, &ahead, u, g);
+        NAME(rp_add_query)(X + b * d, q.n_rows, d, &ahead, u, sum, g);
     }
 }
 

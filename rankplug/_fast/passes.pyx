@@ -8,6 +8,7 @@ are checked once a call.
 
 from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc
 
 from rankplug._fast.pairs cimport ActivePairs, rp_pairs
 
@@ -30,9 +31,9 @@ cdef extern from "passes_all.h" nogil:
     void rp_dense_transposed_dot_f32(
         const float *, const int64_t *, int64_t, int64_t, const double *, double *)
     void rp_dense_laplacian_f64(
-        const double *, int64_t, const rp_pairs *, const double *, double *, double *)
+        const double *, int64_t, const rp_pairs *, const double *, double *, double *, double *)
     void rp_dense_laplacian_f32(
-        const float *, int64_t, const rp_pairs *, const double *, double *, double *)
+        const float *, int64_t, const rp_pairs *, const double *, double *, float *, double *)
     void rp_dense_centre_f64(
         double *, int64_t, const int64_t *, int64_t, const double *, double *)
     void rp_dense_centre_f32(
@@ -68,15 +69,22 @@ def dense_transposed_dot(const floating[:, ::1] X not None, const double[::1] u 
 def dense_laplacian(const floating[:, ::1] X not None, ActivePairs pairs not None,
                     const double[::1] v not None, double[::1] z not None,
                     double[::1] g not None):
-    """Write X v to `z` and X' L X v to `g`, L the Laplacian of `pairs`; reads X once."""
+    """Write X v to `z` and X' L X v to `g`, L the Laplacian of `pairs`; reads X once.
+
+    The second product of float32 features is one of their own precision.
+    """
     cdef int64_t n = X.shape[0], d = X.shape[1]
     assert pairs.queries.n_rows == n and v.shape[0] == d and g.shape[0] == d
     assert z.shape[0] == n
+    cdef floating *sums = <floating *>malloc(d * sizeof(floating))
+    if sums == NULL:
+        raise MemoryError
     with nogil:
         if floating is double:
-            rp_dense_laplacian_f64(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &g[0])
+            rp_dense_laplacian_f64(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], sums, &g[0])
         else:
-            rp_dense_laplacian_f32(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &g[0])
+            rp_dense_laplacian_f32(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], sums, &g[0])
+        free(sums)
 
 
 def dense_moments(const floating[:, ::1] X not None, const int64_t[::1] query_ptr not None,

@@ -2,16 +2,16 @@
 #ifndef RANKPLUG_PASSES_ALL_H
 #define RANKPLUG_PASSES_ALL_H
 
+#include <float.h>
 #include <math.h>
 
-/* A copy in each pass: without, the compiler makes other vectors of the loops around them, and the
- * last bits of the results change. */
-#define RP_SUMS RP_INLINE
 #include "weighted.h"
 
 #define RP_LINE 64                  /* bytes of a cache line */
 #define RP_CHUNK 16384              /* bytes worked on while the next ones are fetched */
 #define RP_BLOCK 262144             /* most bytes to fetch ahead: they must stay in cache */
+
+#define RP_FEW 64                   /* rows that are summed in their own precision */
 
 #if defined(__GNUC__)
 /* Four numbers at once: compilers use such by themselves in loops, but do not keep sums in them. */
@@ -44,6 +44,16 @@ RP_INLINE void rp_fetch_more(rp_fetch *fetch) {
     if (until > fetch->stop) until = fetch->stop;
     for (; p < until; p += RP_LINE) RP_PREFETCH(p);
     fetch->next = p;
+}
+
+/* Fetch what a Laplacian reads of the pairs of n rows from row b on. */
+RP_INLINE void rp_fetch_pairs(const rp_pairs *pairs, int64_t b, int64_t n) {
+    const int32_t *parts[] = {pairs->order, pairs->sorted_level, pairs->end, pairs->begin,
+                              pairs->count};
+    for (int part = 0; part < 5; part++) {
+        const char *p = (const char *)(parts[part] + b), *stop = (const char *)(parts[part] + b + n);
+        for (; p < stop; p += RP_LINE) RP_PREFETCH(p);
+    }
 }
 
 #define FLOAT double

@@ -122,7 +122,8 @@ def test_threads_share_the_rows_of_one_long_query(rng, kind, monkeypatch):
     assert all(len(matrix._runs) > 2 for _, matrix in found.values())
     for n_threads, (several, _) in found.items():
         for of_whole, of_runs, of_one in zip(whole, several, found[1][0], strict=True):
-            np.testing.assert_allclose(of_runs, of_whole, rtol=1e-9, atol=1e-9)
+            rtol = 1e-6 if kind == "float32" else 1e-9  # of the product with the Hessian
+            np.testing.assert_allclose(of_runs, of_whole, rtol=rtol, atol=1e-9)
             np.testing.assert_array_equal(of_runs, of_one, err_msg=str(n_threads))
 
 
