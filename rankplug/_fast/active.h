@@ -17,20 +17,22 @@
 
 /* end and begin of every position, for pairs with a difference of scores below `margin`.
  *
- * One walk along the border between the differences below it and the others, so that each pair is
- * judged once for both of its rows; without branches, as nobody can guess its turns. */
+ * A walk of 2 n steps along the border between the differences below it and the others judges each
+ * pair once for both of its rows; without branches, as nobody can guess its turns. Every step waits
+ * for the one before, so two walk at once, from both ends of the border to its middle. */
 RP_INLINE void rp_find_windows(const rp_keyed_row *sorted, int32_t n, double margin,
-                               int32_t *restrict end, int32_t *restrict begin) {
-    int32_t t = 0, p = 0;
-    while (t < n && p < n) {
+                               int32_t *end, int32_t *begin) {
+    int32_t t = 0, p = 0, last_t = n - 1, last_p = n - 1;
+    for (int32_t step = 0; step < n; step++) {
         int below = sorted[t].key - sorted[p].key < margin;
-        begin[t] = p;
-        end[p] = t;
+        int last_below = sorted[last_t].key - sorted[last_p].key < margin;
+        *(below ? begin + t : end + p) = below ? p : t;
+        *(last_below ? end + last_p : begin + last_t) = (last_below ? last_t : last_p) + 1;
         t += below;
         p += !below;
+        last_p -= last_below;
+        last_t -= !last_below;
     }
-    for (; t < n; t++) begin[t] = n;
-    for (; p < n; p++) end[p] = n;
 }
 
 /* Number of pairs of every row within the query's windows. */
