@@ -1,7 +1,7 @@
 /* One function, compiled for several instruction sets; the loader picks the best one.
  *
- * A wheel stays portable (no -march=native) and still runs AVX2 or AVX-512 code where the
- * processor has it. Needs GCC and glibc; elsewhere the plain version is compiled, and where
+ * A wheel stays portable (no -march=native) and still runs AVX2 code where the processor has it;
+ * AVX-512 made no pass faster. Needs GCC and glibc; elsewhere the plain version is compiled, and where
  * RP_NO_CLONES asks for it, as for sanitizers, which the loader's choice comes too early for. */
 #ifndef RANKPLUG_CLONES_H
 #define RANKPLUG_CLONES_H
