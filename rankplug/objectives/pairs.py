@@ -306,7 +306,8 @@ def _columns_far_from_zero(X: Any, data: RankingData) -> NDArray[np.int64]:
         sample, first = sample[:, columns], first[:, columns]
     first = to_dense(first).astype(np.float64)
     spread = np.abs(to_dense(sample) - first).mean(axis=0)
-    return columns[(spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)]
+    far: NDArray[np.bool_] = (spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)
+    return columns[far]
 
 
 def squared_hinge_objective(
