@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
@@ -17,6 +18,7 @@ from rankplug.exceptions import DataError
 
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
 
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 _SAMPLE_ROWS = 1000
 _MOST_NAMED = 10  # columns, so that a message stays readable
 _FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
@@ -39,6 +41,27 @@ def as_matrix(
     matrix, names, _ = _features(X, feature_names, {}, False)
     _find_missing(matrix, names, allowed=allow_missing)
     return matrix, names
+
+
+def is_sound(X: Any) -> bool:
+    """Whether `X` is at once known to be what `check_features` would return as it is, all finite.
+
+    That is what most requests for a score hold: a C-contiguous float array of finite numbers. For
+    False nothing is known.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype in _FLOATS
+        and X.ndim == 2
+        and X.size > 0
+        and X.flags.c_contiguous
+        and all_finite(X)
+    )
+
+
+def all_finite(values: NDArray[np.floating[Any]]) -> bool:
+    """Whether a sum of squares proves that no value is infinite or NaN; False proves nothing."""
+    return math.isfinite(np.vdot(values, values))  # which warns of no overflow
 
 
 class CheckedFeatures(NamedTuple):

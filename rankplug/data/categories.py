@@ -67,6 +67,10 @@ def read_features(
     position = {name: j for j, name in enumerate(there)}
     if names is None and known is None and not lists and not _has_categories(table):
         return TableFeatures(tables.to_matrix(table), chosen, {})
+    if known is not None and not known and not lists:
+        small = tables.small_matrix(table, [position[name] for name in chosen])
+        if small is not None:
+            return TableFeatures(small, chosen, {})
     by_name = {chosen[j]: values for j, values in (known or {}).items()}
     read, wrong = list[_Column](), dict[str, str]()
     elements: dict[str, NDArray[Any]] = {}

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankplug.data import Task, columns_of_features, tables
+from rankplug.data import Task, columns_of_features, is_sound, tables
 from rankplug.data.arrays import non_numeric_columns, refuse_masked
 from rankplug.exceptions import DataError, DataWarning, ParameterError, RankplugError, warn_caller
 from rankplug.models import LabelLinearModel, LinearModel, Model, load_model
@@ -120,6 +120,8 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         float64 ndarray of shape (n_samples,), or (n_samples, n_labels) for `LabelRanker`
         """
+        if self._is_plain(X):
+            return self.model_.predict(X)
         check_is_fitted(self)
         X = tables.collected(X)
         names = self.model_.feature_names
@@ -135,6 +137,21 @@ class SolverEstimator(BaseEstimator):  # type: ignore[misc]
         except ValueError as error:
             raise DataError(str(error)) from None
         return self.model_.predict(X)
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether scikit-learn, which takes as long as a thousand scores, would find nothing in X.
+
+        So with finite numbers in the right form, where no names of features are to be missed.
+        """
+        known = vars(self)
+        model = known.get("model_")
+        return (
+            isinstance(model, Model)
+            and is_sound(X)
+            and X.shape[1] == known.get("n_features_in_")
+            and "feature_names_in_" not in known
+            and not model.free_features()
+        )
 
     @property
     def coef_(self) -> NDArray[np.float64]:

@@ -200,6 +200,8 @@ class Ranker(SolverEstimator):
 
         As `SolverEstimator.predict`, but that a table may have its queries in a column ``qid``.
         """
+        if self._is_plain(X):
+            return self.model_.predict(X)
         check_is_fitted(self)
         features, _ = tables.without_query_column(X, given=False, known=self._names())
         return super().predict(features)

@@ -69,7 +69,7 @@ class TrackedRun:
 
     @classmethod
     def _create(cls, store: Store, name: str, tags: dict[str, str]) -> TrackedRun:
-        tags = resolve_tags({**store.tags, **tags})
+        tags = {**store.context, **store.tags, **tags}
         run = store.client.create_run(store.experiment_id, tags=tags, run_name=name)
         return cls(store, run.info.run_id)
 

@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 from mlflow.exceptions import MlflowException
+from mlflow.tracking.context.registry import resolve_tags
 
 from rankplug.exceptions import RankplugError
 from rankplug.mlflow.database import (
@@ -52,6 +54,12 @@ class Store:
     run_id: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     spools: bool = False
+
+    @cached_property
+    def context(self) -> Mapping[str, str]:
+        """What MLflow says of this process in the tags of its runs: user, program, commit."""
+        tags: Mapping[str, str] = resolve_tags()
+        return tags
 
     def search(self, condition: str) -> list[Run]:
         """The runs of the experiment for which the condition, in MLflow's words, holds."""

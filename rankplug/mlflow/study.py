@@ -174,13 +174,12 @@ class _StudyLog:
 
     def add(self, trial: TrialRecord) -> None:
         """Log a trial."""
-        tags = {STUDY: self.info.id, TRIAL: str(trial.number)}
+        tags = {STUDY: self.info.id, TRIAL: str(trial.number), "rankplug.state": trial.state}
         child = self.run.start_child(f"trial {trial.number}", tags)
-        details: dict[str, str] = {"rankplug.state": trial.state}
-        if trial.error is not None:
-            details["rankplug.error"] = trial.error
         params = {"solver": self.info.solver.name, **trial.params}
-        child.log(params=params, tags=details, metrics=self._metrics(trial))
+        # Of any length, which a new run does not take.
+        error = {} if trial.error is None else {"rankplug.error": trial.error}
+        child.log(params=params, tags=error, metrics=self._metrics(trial))
         child.end(_STATUS[trial.state])
 
     def close(self, result: TuneResult, register_as: str | None) -> None:

@@ -20,6 +20,8 @@ CONSTANT = "(constant)"
 
 Output = Literal["score", "rank", "top_k", "contributions"]
 
+_OUTPUTS, _K = get_args(Output), Integer(1)
+
 
 class Form(NamedTuple):
     """What is asked for; `k` counts for "top_k" only."""
@@ -36,15 +38,17 @@ def parse_form(params: Mapping[str, Any]) -> Form:
     ParameterError
         If a parameter is unknown or has a value it cannot have; all of them are named.
     """
+    if not params:
+        return Form()
     wrong = [
         f"unknown parameter {name!r}{nearest(str(name), Form._fields)}"
         for name in params
         if name not in Form._fields
     ]
     form = Form(**{name: value for name, value in params.items() if name in Form._fields})
-    if form.output not in get_args(Output):
-        wrong.append(f"output={form.output!r} must be one of {', '.join(get_args(Output))}")
-    if not Integer(1).accepts(form.k):
+    if form.output not in _OUTPUTS:
+        wrong.append(f"output={form.output!r} must be one of {', '.join(_OUTPUTS)}")
+    if not _K.accepts(form.k):
         wrong.append(f"k={form.k!r} must be an integer of at least 1")
     if wrong:
         raise ParameterError("; ".join(wrong))

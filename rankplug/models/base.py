@@ -13,12 +13,20 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.data import Categories, Matrix, check_features, refuse_missing, tables
+from rankplug.data import (
+    Categories,
+    Matrix,
+    all_finite,
+    check_features,
+    is_sound,
+    refuse_missing,
+    tables,
+)
 from rankplug.exceptions import DataError
 from rankplug.models.contributions import Contributions, find_contributions
 from rankplug.models.header import write_header
@@ -98,8 +106,7 @@ class Model(ABC):
         rows = self.check_rows(X)
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self._predict(rows)
-        wrong = ~np.isfinite(scores)
-        if wrong.any():
+        if not all_finite(scores) and (wrong := ~np.isfinite(scores)).any():
             raise DataError(
                 f"the score of row {np.argwhere(wrong)[0][0]} is not finite: its features are too "
                 "large for the model"
@@ -108,6 +115,8 @@ class Model(ABC):
 
     def check_rows(self, X: Any) -> Matrix:
         """The features as the model takes them, in its columns; raises as `predict`."""
+        if is_sound(X) and X.shape[1] == self.n_features and not self.categories:
+            return cast(Matrix, X)
         names = self.feature_names if tables.is_table(X) else None
         matrix, _, has_missing, _ = check_features(X, names, self.categories)
         if matrix.shape[1] != self.n_features:

@@ -250,12 +250,13 @@ class Candidate:
 
     def scores(self) -> dict[int, float]:
         """The defined values of single queries, of each fold up to 500 spread over it."""
-        scores, start = {}, 0
+        scores: dict[int, float] = {}
+        start = 0
         for fold in self.measured:
-            stride = -(-len(fold.values) // _SCORES_PER_FOLD)
-            for query in range(0, len(fold.values), stride):
-                if not np.isnan(fold.values[query]):
-                    scores[start + query] = float(fold.values[query])
+            queries = np.arange(0, len(fold.values), -(-len(fold.values) // _SCORES_PER_FOLD))
+            queries = queries[~np.isnan(fold.values[queries])]
+            values = fold.values[queries].tolist()
+            scores.update(zip((start + queries).tolist(), values, strict=True))
             start += len(fold.values)
         return scores
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
-import optuna
 from optuna import Study, Trial
 from optuna.distributions import (
     BaseDistribution,
@@ -21,6 +20,8 @@ from optuna.distributions import (
 )
 from optuna.pruners import BasePruner, MedianPruner, WilcoxonPruner
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from rankplug.exceptions import ParameterError
@@ -148,12 +149,24 @@ def make_sampler(
     if name == "qmc":
         # All trials share one sequence, whose state is in the storage.
         return TrialSampler(lambda _: _Qmc(distributions, seed), distributions)
-    kind = TPESampler if name == "tpe" else RandomSampler
+    known = IntersectionSearchSpace(include_pruned=True)
 
     def make(number: int) -> BaseSampler:
-        return kind(seed=int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
+        own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+        return _Tpe(own, known) if name == "tpe" else RandomSampler(own)
 
     return TrialSampler(make, distributions, open)
+
+
+class _Tpe(TPESampler):
+    """Shares with the samplers of other trials what parameters earlier trials had in common.
+
+    Otherwise each would look through all of the trials.
+    """
+
+    def __init__(self, seed: int, known: IntersectionSearchSpace) -> None:
+        super().__init__(seed=seed)
+        self._search_space = known
 
 
 class _Qmc(QMCSampler):
@@ -252,6 +265,13 @@ class OptunaPruning(NoPruning):
         return trial.should_prune()
 
 
+class _Duel(NamedTuple):
+    """What Optuna's pruner asks a study for; one that is in memory takes longer than the test."""
+
+    direction: StudyDirection
+    best_trial: FrozenTrial
+
+
 class WilcoxonPruning(NoPruning):
     """Significantly worse than the best trial on the queries scored so far, after each fold.
 
@@ -259,30 +279,41 @@ class WilcoxonPruning(NoPruning):
 
     A trial of a path is judged by its best C. The scores of single queries are kept once a
     trial, not reported one by one, which would take longer than most trainings; for the test
-    they become the intermediate values of a study in memory.
+    they become intermediate values.
     """
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self._pruner = WilcoxonPruner(n_startup_steps=_FEWEST_QUERIES)
+        self._best: tuple[int, float, dict[int, float]] = (0, math.nan, {})
 
     def after_step(self, trial: Trial, evaluation: Evaluation, step: TrialStep) -> bool:
         """Ask Optuna's pruner about the best complete trial and this one."""
-        try:
-            best = self._study.best_trial
-        except ValueError:  # there is none
+        if not step.ends_fold:
             return False
-        if _SCORES not in best.user_attrs or not step.ends_fold:
+        value, known = self._best_so_far()
+        if not known:
             return False
         scores = evaluation.best.scores()
-        known = {int(query): value for query, value in best.user_attrs[_SCORES].items()}
         common = sorted(scores.keys() & known.keys())
-        duel = optuna.create_study(direction=self._study.direction)
         of_best = {query: known[query] for query in common}
-        duel.add_trial(create_trial(value=best.value, intermediate_values=of_best))
+        best = create_trial(value=value, intermediate_values=of_best)
         own = {query: scores[query] for query in common}
         trial_now = create_trial(state=TrialState.RUNNING, intermediate_values=own)
-        return self._pruner.prune(duel, trial_now)
+        return self._pruner.prune(cast(Study, _Duel(self._study.direction, best)), trial_now)
+
+    def _best_so_far(self) -> tuple[float, dict[int, float]]:
+        """The value and the scores of the best trial, which is asked for when there are more."""
+        n_complete = len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+        if n_complete != self._best[0]:
+            try:
+                best = self._study.best_trial  # a copy
+            except ValueError:  # there is none, as all break constraints
+                return math.nan, {}
+            scores = {int(query): one for query, one in best.user_attrs.get(_SCORES, {}).items()}
+            assert best.value is not None
+            self._best = (n_complete, best.value, scores)
+        return self._best[1:]
 
     def keep(self, trial: Trial, evaluation: Evaluation) -> None:
         """Keep the scores of single queries."""

@@ -143,6 +143,8 @@ class Study:
         if self.n_trials is None:
             return False
         trials = study.get_trials(deepcopy=False)
+        if min(len(trials), before) < self.n_trials:  # they are numbered from 0
+            return False
         return sum(uses_budget(one) for one in trials if one.number < before) >= self.n_trials
 
     def _plan(
