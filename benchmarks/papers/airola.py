@@ -34,10 +34,7 @@ from rankplug.objectives import Hinge
 from rankplug.optim.bundle import Planes, bundle_method
 
 _LAM = 1e-5
-_EPSILON = 1e-3
-"""Largest gap of ``lam |w|^2`` plus the mean loss of a pair, the paper's criterion."""
-_GAP = _EPSILON / (2.0 * _LAM)
-"""The same of ``1/2 |w|^2 + C`` times the sum of losses, with C = 1 / (2 lam pairs)."""
+_EPSILON = 1e-3  # largest gap of ``lam |w|^2`` plus the mean loss of a pair
 _MOST_PLANES = 5000
 _TIME_LIMIT = 90.0  # seconds; after them a row without a result says what a subgradient costs
 _MOST_ROWS_OF_PAIRS = 64_000  # where one subgradient takes seconds
@@ -70,11 +67,12 @@ def airola(tiny: bool, rounds: int) -> Iterator[dict[str, Any]]:
                     coef = found.pop("coef")
                     error = 1.0 - _accuracy(collection.test, coef)
                     loss: Loss = "squared-hinge" if method == "tree-tron" else "hinge"
-                    value = objective(data, coef, _weight(data), loss)
-                    found |= {"test_error": error, "objective": 2.0 * _LAM * value}
+                    lam = found["lam"]
+                    value = objective(data, coef, _weight(data, lam), loss)
+                    found |= {"test_error": error, "objective": 2.0 * lam * value}
                 found.pop("coef", None)
                 row = {"problem": collection.name, "n_samples": n, "n_features": data.n_features}
-                yield {**row, "method": method, "lam": _LAM, "n_threads": 1, **found}
+                yield {**row, "method": method, "n_threads": 1, **found}
 
 
 def _collections(tiny: bool) -> Iterator[Collection]:
@@ -105,9 +103,9 @@ def _similar_to_one(name: str, train: Any, test: Any, rows: tuple[int, ...]) -> 
     return Collection(name, made[0], made[1], rows)
 
 
-def _weight(data: RankingData) -> float:
-    """C of the sum over pairs that makes the paper's problem of it."""
-    return 1.0 / (2.0 * _LAM * float(data.pair_counts.sum()))
+def _weight(data: RankingData, lam: float) -> float:
+    """C of ``1/2 |w|^2 + C`` times the sum of losses: the paper's problem divided by 2 lam."""
+    return 1.0 / (2.0 * lam * float(data.pair_counts.sum()))
 
 
 def _accuracy(data: RankingData, coef: NDArray[np.float64]) -> float:
@@ -122,10 +120,11 @@ def _measured(
     return {"n_pairs": int(data.pair_counts.sum()), **samples.result, **samples.columns()}
 
 
-def _cutting_plane(method: str, data: RankingData) -> dict[str, Any]:
+def _cutting_plane(method: str, data: RankingData, lam: float = _LAM) -> dict[str, Any]:
+    largest_gap = _EPSILON / (2.0 * lam)
     solver = rankplug.make_solver(
         "cutting-plane",
-        C=_weight(data),
+        C=_weight(data, lam),
         method=method,
         tol=1e-12,
         max_iter=_MOST_PLANES,
@@ -136,13 +135,14 @@ def _cutting_plane(method: str, data: RankingData) -> dict[str, Any]:
         result = solver.solve(
             data,
             time_limit=_TIME_LIMIT,
-            callback=lambda progress: progress.values["duality_gap"] <= _GAP,
+            callback=lambda progress: progress.values["duality_gap"] <= largest_gap,
         )
     gap = float(result.duality_gap or 0.0)
     return {
-        "status": "converged" if gap <= _GAP else result.status,
+        "lam": lam,
+        "status": "converged" if gap <= largest_gap else result.status,
         "n_iter": result.n_iter,
-        "gap": 2.0 * _LAM * gap,
+        "gap": 2.0 * lam * gap,
         # ocas finds most of its planes on the line, from scores that are known.
         **({"subgradient_s": sum(spent) / (result.n_iter + 1)} if method == "bmrm" else {}),
         "coef": linear_weights(result.model),
@@ -151,17 +151,17 @@ def _cutting_plane(method: str, data: RankingData) -> dict[str, Any]:
 
 def _all_pairs(data: RankingData) -> dict[str, Any]:
     """The plain cutting plane method, with PairRSVM's way to count."""
-    loss = HingeOfListedPairs(data)
+    loss, largest_gap = HingeOfListedPairs(data), _EPSILON / (2.0 * _LAM)
     started = time.perf_counter()
 
     def report(_n_iter: int, **values: Any) -> bool:
         late = time.perf_counter() - started > _TIME_LIMIT
-        return not late and values["duality_gap"] > _GAP
+        return not late and values["duality_gap"] > largest_gap
 
     with timed_methods(HingeOfListedPairs, "move_to", "gradient") as spent:
         found = bundle_method(
             loss,
-            _weight(data),
+            _weight(data, _LAM),
             Planes(data.n_features),
             None,
             method="bmrm",
@@ -169,8 +169,9 @@ def _all_pairs(data: RankingData) -> dict[str, Any]:
             max_iter=_MOST_PLANES,
             report=report,
         )
-    converged = found.bracket.gap <= _GAP
+    converged = found.bracket.gap <= largest_gap
     return {
+        "lam": _LAM,
         "status": "converged" if converged else _RESTS,
         "n_iter": found.n_iter,
         "gap": 2.0 * _LAM * found.bracket.gap,
@@ -181,14 +182,16 @@ def _all_pairs(data: RankingData) -> dict[str, Any]:
 
 def _squared_hinge(data: RankingData) -> dict[str, Any]:
     """The loss of PRSVM, to the default tolerance."""
-    result = rankplug.make_solver("tree-tron", C=_weight(data), n_threads=1).solve(data)
-    return {"status": result.status, "n_iter": result.n_iter, "coef": linear_weights(result.model)}
+    result = rankplug.make_solver("tree-tron", C=_weight(data, _LAM), n_threads=1).solve(data)
+    told = {"lam": _LAM, "status": result.status, "n_iter": result.n_iter}
+    return {**told, "coef": linear_weights(result.model)}
 
 
 _METHODS: dict[str, Callable[[RankingData], dict[str, Any]]] = {
     "TreeRSVM": partial(_cutting_plane, "bmrm"),
     "PairRSVM": _all_pairs,
     "cutting-plane": partial(_cutting_plane, "ocas"),
+    "cutting-plane, lam = 1e-6": partial(_cutting_plane, "ocas", lam=1e-6),
     "tree-tron": _squared_hinge,
 }
 

@@ -37,7 +37,7 @@ _PATIENCE = 120.0  # seconds, which bound its time from below
 _DIMENSIONS = 100
 _DRAWS = 10
 _BOUND = 1.0  # of a single projection; the paper does not say its own
-_EVERY_VISIT = 2000  # from the first one is told, then ever fewer
+_TOLD_EVERY = 1.01  # times the visits of the last row
 
 
 def soft_projection(tiny: bool, rounds: int) -> Iterator[dict[str, Any]]:
@@ -127,11 +127,16 @@ def phase_transition(tiny: bool, _rounds: int) -> Iterator[dict[str, Any]]:
     objective met.
     """
     data = bipartite_feedback(6, 60, seed=0) if tiny else bipartite_feedback(100, 1000, seed=0)
-    solver = rankplug.make_solver(
-        "sopopo", C=1.0 / data.n_samples, tol=1e-7, max_epochs=5 if tiny else 100
-    )
-    for row in _visits(solver, data):
-        yield {"n_threads": 1, "way": "visits", **row}
+    for times in (1, 100):
+        solver = rankplug.make_solver(
+            "sopopo", C=times / data.n_samples, tol=1e-7, max_epochs=5 if tiny else 100
+        )
+        for way, told in (("visits", _visits), ("sopopo", _epochs)):
+            for row in told(solver, data):
+                yield {"n_threads": 1, "C_times_rows": times, "way": way, **row}
+
+
+def _epochs(solver: Any, data: LabelRankingData) -> Iterator[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         history = solver.solve(data, random_state=0).history
@@ -139,8 +144,6 @@ def phase_transition(tiny: bool, _rounds: int) -> Iterator[dict[str, Any]]:
     for step in history:
         dual = step["objective"] - step["duality_gap"]
         yield {
-            "n_threads": 1,
-            "way": "sopopo",
             "visits": step["n_iter"] * data.n_samples,
             "objective": step["objective"],
             "gap": step["duality_gap"],
@@ -150,9 +153,10 @@ def phase_transition(tiny: bool, _rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def _visits(solver: Any, data: LabelRankingData) -> Iterator[dict[str, Any]]:
-    """Rows of the first visits, then of ever fewer; `dual_rise` is the mean since the last row.
+    """Rows of the first visits, of ends of epochs, and of some between them.
 
-    The rise is computed from the step itself, as a difference of objectives would drown it.
+    `dual_rise` is the mean since the last row, of rises computed from the steps themselves: in
+    differences of objectives they would drown.
     """
     problem, rng = solver._problem(data), np.random.default_rng(0)
     norms, (n, k) = (data.X**2).sum(axis=1), data.relevance.shape
@@ -168,7 +172,7 @@ def _visits(solver: Any, data: LabelRankingData) -> Iterator[dict[str, Any]]:
             step = dual[i] - before
             risen += float(step @ slack - 0.5 * norms[i] * (step @ step))
             visit += 1
-            if visit > _EVERY_VISIT and visit < 1.02 * last:
+            if visit < _TOLD_EVERY * last and visit % n:
                 continue
             dual_objective = problem.graphs.linear() - 0.5 * problem.squared_norm()
             loss = problem.graphs.loss(problem.scores(), np.inf)
@@ -252,10 +256,14 @@ def plot_phase_transition(source: Path, target: Path) -> None:
     table = results.read(source)
     figure, axes = figure_of(2)
     for axis, column in zip(axes, ("dual_rise", "gap"), strict=True):
-        for way in ("visits", "sopopo"):
-            line = [row for row in table if row["way"] == way]
-            visits = [float(row["visits"]) for row in line]
-            axis.loglog(visits, [max(float(row[column]), 1e-16) for row in line], label=way)
+        for times, way in dict.fromkeys((row["C_times_rows"], row["way"]) for row in table):
+            line = [r for r in table if (r["C_times_rows"], r["way"]) == (times, way)]
+            axis.loglog(
+                [float(row["visits"]) for row in line],
+                [max(float(row[column]), 1e-16) for row in line],
+                label=f"{way}, C = {times} / instances",
+                linestyle="-" if way == "visits" else ":",
+            )
         axis.set(xlabel="visits to instances")
         axis.legend(frameon=False)
     axes[0].set(title="rise of the dual objective a visit")

@@ -1,5 +1,7 @@
 """Shards, losses and weights of pairs against listed pairs."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -11,6 +13,7 @@ from rankplug.objectives import (
     PairWeighting,
     SmoothedHinge,
     SquaredHinge,
+    centre_queries,
     hinge_objective,
     open_pairs,
     pair_weights,
@@ -367,3 +370,21 @@ def test_far_shards_are_asked_once_for_loss_and_gradient():
         loss.accept()
         loss.gradient()
         assert (far.n_questions, loss.n_passes) == (3, 3)
+
+
+def test_centring_sparse_features_makes_only_full_columns_dense():
+    rng = np.random.default_rng(0)
+    words = sparse.csr_array((np.ones(1000), (np.arange(1000), rng.integers(0, 20_000, 1000))))
+    far = 1e6 + rng.normal(size=(1000, 1))
+    X = sparse.csr_array(sparse.hstack((words, sparse.csr_array(far))))
+    data = RankingData.from_arrays(X, rng.integers(0, 3, 1000), np.repeat([0, 1], 500))
+    tracemalloc.start()
+    centred = centre_queries(data).X.tocsc()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**24  # a dense sample would have 160 MB
+    assert np.abs(centred[:500, [-1]].mean()) < 1e-6
+    np.testing.assert_allclose(
+        np.diff(centred[:, [-1]].toarray()[:500], axis=0), np.diff(far[:500], axis=0), atol=1e-9
+    )
+    assert (centred[:, :-1] != words.tocsc()).nnz == 0
