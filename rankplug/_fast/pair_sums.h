@@ -110,6 +110,31 @@ RP_INLINE void NAME(rp_below_tree)(const rp_query *q, const double *restrict val
     }
 }
 
+/* ---- all pairs: the sums of levels ---------------------------------------------------------- */
+
+/* Where nothing is learned yet, no pair has reached the margin. */
+RP_INLINE int NAME(rp_all_active)(const rp_query *q) {
+    return !q->straight_end && q->end[0] == q->n_rows && q->begin[q->n_rows - 1] == 0;
+}
+
+RP_INLINE void NAME(rp_sums_of_all)(const rp_query *q, const double *restrict value,
+                                    SUM *restrict sums, SUM *restrict above, SUM *restrict below) {
+    int32_t n = q->n_rows;
+    SUM before = 0;
+    memset(sums, 0, (size_t)q->n_levels * sizeof *sums);
+    for (int32_t t = 0; t < n; t++) sums[q->sorted_level[t]] += VALUE(t);
+    for (int32_t p = 0; p < n; p++) above[p] = sums[q->sorted_level[p]];
+    for (int32_t level = 0; level < q->n_levels; level++) {
+        SUM own = sums[level];
+        sums[level] = before;
+        before += own;
+    }
+    for (int32_t p = 0; p < n; p++) {
+        below[p] = sums[q->sorted_level[p]];
+        above[p] = before - (below[p] + above[p]);
+    }
+}
+
 /* ---- the same for any number of levels --------------------------------------------------- */
 
 RP_SUMS void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
@@ -121,6 +146,8 @@ RP_SUMS void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SU
         NAME(rp_sums_by_lanes)(q, value, sums, above, below, 8);
     } else if (lanes == 16) {
         NAME(rp_sums_by_lanes)(q, value, sums, above, below, 16);
+    } else if (NAME(rp_all_active)(q)) {
+        NAME(rp_sums_of_all)(q, value, sums, above, below);
     } else {
         NAME(rp_above_tree)(q, value, sums, above);
         NAME(rp_below_tree)(q, value, sums, below);

@@ -132,6 +132,7 @@ def test_queries_side_by_side_keep_to_their_rows(factors):
 def test_trees_of_one_two_and_three_layers(n_levels, extra):
     check_pairs([n_levels + extra], n_levels, n_levels)
     check_pairs([n_levels + extra, 3], n_levels, n_levels, band=0.3)
+    check_pairs([n_levels + extra, 3], n_levels, n_levels, margin=100.0)  # all are active
 
 
 @pytest.mark.parametrize("n_levels", [4095, 4096, 4097])
