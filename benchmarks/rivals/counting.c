@@ -299,34 +299,42 @@ static void count_by_score(const query *q, tree *t)
 }
 
 /* Chapelle and Keerthi's PRSVM+ (3.1): each level against all that are above it. */
-static void count_by_two_levels(const query *q, int32_t *rows)
+typedef struct {
+    double score, z;
+    int32_t level, row;
+} entry;
+
+static void count_by_two_levels(const query *q, entry *e)
 {
     int32_t n = q->n;
-    memcpy(rows, q->by_score, (size_t) n * sizeof(int32_t));
-    memset(q->above, 0, (size_t) n * sizeof(total));
     memset(q->below, 0, (size_t) n * sizeof(total));
+    for (int32_t p = 0; p < n; p++) {
+        int32_t i = q->by_score[p];
+        e[p] = (entry){q->score[i], q->z[i], q->level[i], i};
+        q->above[i] = (total){0.0, 0.0};
+    }
     for (int32_t y = 0; y + 1 < q->n_levels; y++) {
         total high = {0.0, 0.0}, low = {0.0, 0.0};
         for (int32_t p = 0, j = 0; p < n; p++) {
-            if (q->level[rows[p]] != y)
+            if (e[p].level != y)
                 continue;
-            for (; j < n && q->score[rows[j]] - q->score[rows[p]] < 1.0; j++)
-                if (q->level[rows[j]] > y)
-                    add(&high, 1.0, q->z[rows[j]]);
-            q->above[rows[p]] = high;
+            for (; j < n && e[j].score - e[p].score < 1.0; j++)
+                if (e[j].level > y)
+                    add(&high, 1.0, e[j].z);
+            q->above[e[p].row] = high;
         }
         for (int32_t p = n - 1, j = n - 1; p >= 0; p--) {
-            if (q->level[rows[p]] == y)
+            if (e[p].level == y)
                 continue;
-            for (; j >= 0 && q->score[rows[p]] - q->score[rows[j]] < 1.0; j--)
-                if (q->level[rows[j]] == y)
-                    add(&low, 1.0, q->z[rows[j]]);
-            add(&q->below[rows[p]], low.count, low.sum);
+            for (; j >= 0 && e[p].score - e[j].score < 1.0; j--)
+                if (e[j].level == y)
+                    add(&low, 1.0, e[j].z);
+            add(&q->below[e[p].row], low.count, low.sum);
         }
         int32_t kept = 0;
         for (int32_t p = 0; p < n; p++)
-            if (q->level[rows[p]] > y)
-                rows[kept++] = rows[p];
+            if (e[p].level > y)
+                e[kept++] = e[p];
         n = kept;
     }
 }
@@ -342,14 +350,14 @@ int count_pairs(int structure, int64_t n_queries, const int64_t *query_ptr, cons
             largest = query_ptr[i + 1] - query_ptr[i];
     store s = {.balanced = {.nodes = calloc((size_t) largest + 1, sizeof(node))},
                .totals = malloc(4 * (size_t) largest * sizeof(total))};
-    int32_t *rows = malloc((size_t) largest * sizeof(int32_t));
-    int failed = !s.balanced.nodes || !s.totals || !rows;
+    entry *entries = malloc((size_t) largest * sizeof(entry));
+    int failed = !s.balanced.nodes || !s.totals || !entries;
     for (int64_t i = 0; i < n_queries && !failed; i++) {
         int64_t b = query_ptr[i];
         query q = {(int32_t) (query_ptr[i + 1] - b), n_levels[i], level + b, by_score + b,
                    by_level + b, score + b, z + b, above + b, below + b};
         if (structure == PRSVM)
-            count_by_two_levels(&q, rows);
+            count_by_two_levels(&q, entries);
         else if (structure == RED_BLACK_OF_SCORES)
             count_by_score(&q, &s.balanced);
         else
@@ -357,6 +365,6 @@ int count_pairs(int structure, int64_t n_queries, const int64_t *query_ptr, cons
     }
     free(s.balanced.nodes);
     free(s.totals);
-    free(rows);
+    free(entries);
     return failed;
 }
