@@ -32,8 +32,7 @@ CS = tuple(2.0**i for i in range(-15, 11))
 """From which the paper chooses C by the validation part."""
 Levels = Literal["graded", "real-valued"]
 Parts = tuple[RankingData, RankingData, RankingData]
-_REGION = 0.5  # degrees
-_FEWEST = 20  # houses of a region
+_HALVINGS = 6  # of California: 64 regions
 
 
 @dataclass(frozen=True)
@@ -151,14 +150,21 @@ def _clue_web(folder: Path) -> Collection:
 
 
 def _regions(path: Path) -> Collection:
+    """Houses by regions that halve the state, then each half, by longitude and latitude in turn.
+
+    So queries are of one size, as in the paper's lists: pairs grow with the square of it.
+    """
     houses = read_data(path, dense=True)
-    cell: Any = np.floor(houses.X[:, :2] / _REGION)
-    _, region, size = np.unique(cell, axis=0, return_inverse=True, return_counts=True)
-    region = region.ravel()
-    place = np.random.default_rng(0).permutation(len(size))[region] / len(size)
+    region = np.zeros(houses.n_samples, dtype=np.int64)
+    for halving in range(_HALVINGS):
+        for one in range(2**halving):
+            rows = np.flatnonzero(region == one)
+            east = rows[np.argsort(houses.X[rows, halving % 2], kind="stable")][len(rows) // 2 :]
+            region[east] += 2**halving
+    place = np.random.default_rng(0).permutation(2**_HALVINGS)[region] / 2**_HALVINGS
 
     def part(low: float, high: float) -> RankingData:
-        rows = np.flatnonzero((low <= place) & (place < high) & (size[region] >= _FEWEST))
+        rows = np.flatnonzero((low <= place) & (place < high))
         rows = rows[np.argsort(region[rows], kind="stable")]
         return RankingData.from_arrays(houses.X[rows], houses.relevance[rows], region[rows])
 

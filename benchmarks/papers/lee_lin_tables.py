@@ -153,7 +153,7 @@ def partial_pairs(tiny: bool, rounds: int) -> Iterator[Row]:
     """Table 10: pairs of adjacent levels against all pairs, where levels are as many as rows."""
     Cs = _FEW_CS if tiny else CS
     several = [one for one in collections(tiny) if one.levels == "real-valued"]
-    for collection in [*several, text_scores(tiny)]:
+    for collection in [*several, text_scores(tiny, 4000)]:
         data = collection.train
         adjacent: Any = split_levels(data)[0]
         calls: dict[str, Callable[[], Any]] = {}
