@@ -120,7 +120,8 @@ def forests(tiny: bool, rounds: int) -> Iterator[Row]:
             continue  # in `sparse_forests`
         for name, grow in _TREES.items():
             few = _FEW_TREES["random forest" if name == "random forest" else "GBDT"]
-            many = [_MANY_TREES] if collection.train.n_samples <= _MOST_ROWS_OF_MANY else []
+            is_small = collection.train.n_samples <= _MOST_ROWS_OF_MANY
+            many = [_MANY_TREES] if is_small and name != "GBDT, scikit-learn" else []
             for trees in [2] if tiny else [few, *many]:
                 repeat = name == "random forest" and trees == few and not tiny
                 seeds = range(rounds if repeat else 1)
