@@ -60,8 +60,10 @@ def _read(_: Sphinx, docname: str, source: list[str]) -> None:
         target, anchor = normpath(f"{folder}/{match[1]}"), match[2] or ""
         if target in TAKEN:
             return relpath(TAKEN[target], here) + ".md" + anchor
-        if target.startswith("docs/") and Path(target).suffix in (".md", ".png", ".svg"):
-            return relpath(target.removeprefix("docs/"), here) + anchor
+        suffix = Path(target).suffix
+        # Pictures are taken into the site from anywhere.
+        if suffix in (".png", ".svg") or (target.startswith("docs/") and suffix == ".md"):
+            return relpath(target, f"docs/{here}") + anchor
         kind = "tree" if (ROOT / target).is_dir() else "blob"
         return f"{URL}/{kind}/main/{target}{anchor}"
 
