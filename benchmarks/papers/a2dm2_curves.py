@@ -32,7 +32,7 @@ Row = dict[str, Any]
 _SET = "spambase"
 _LAMBDA = 10.0  # the paper's
 _COMMON_RHO = 0.01  # in the grids of all variants, and the largest of A2DM2's
-_ALL_UP_TO, _EVERY = 20, 10  # the iterations that are rows
+_ALL_UP_TO, _EVERY = 10, 20  # the iterations that are rows
 _LEFT = 0.05  # of the false positives: there all points of an ROC curve are rows
 _PANELS = {
     "excess": "value of (11) above its minimum",
@@ -97,9 +97,9 @@ def plot_top_curves(source: Path, target: Path) -> None:
             label = solver if rho == "nan" else f"{solver}, rho = {rho}"
             label += "" if eta == "nan" else f", eta = {eta}"
             for axis, column in zip(axes, _PANELS, strict=True):
-                if column == "residual" and solver == "toppush":
-                    continue  # its residual is another
-                kept = [r for r in line if column != "pos_at_top" or not int(r["n_iter"]) % 100]
+                # TopPush's residual is another: no line, but the same colours.
+                shown = [] if column == "residual" and solver == "toppush" else line
+                kept = [r for r in shown if column != "pos_at_top" or not int(r["n_iter"]) % 100]
                 x = [int(row["n_iter"]) for row in kept]
                 axis.plot(x, [float(row[column]) for row in kept], label=label)
         for axis, column in zip(axes, _PANELS, strict=True):
