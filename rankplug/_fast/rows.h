@@ -19,13 +19,13 @@ RP_INLINE double rp_dot(const double *restrict w, const double *restrict x, int6
 }
 
 /* score[r] = W[r] . x */
-RP_CLONES static void rp_row_scores(const double *W, int64_t k, int64_t d, const double *x,
+RP_WIDE_CLONES static void rp_row_scores(const double *W, int64_t k, int64_t d, const double *x,
                                     double *score) {
     for (int64_t r = 0; r < k; r++) score[r] = rp_dot(W + r * d, x, d);
 }
 
 /* W[r] += step[r] x, for the steps that are not 0 */
-RP_CLONES static void rp_add_row(double *W, int64_t k, int64_t d, const double *restrict x,
+RP_WIDE_CLONES static void rp_add_row(double *W, int64_t k, int64_t d, const double *restrict x,
                                  const double *step) {
     for (int64_t r = 0; r < k; r++) {
         double size = step[r], *restrict w = W + r * d;
