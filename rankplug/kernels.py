@@ -7,7 +7,7 @@ is back, it is asked for the rows that the next one may need.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -62,6 +62,9 @@ class Kernel:
     def __call__(self, X: Matrix, Z: Matrix) -> NDArray[np.float64]:
         """The kernel of every row of `X` with every row of `Z`, of shape (len(X), len(Z)).
 
+        It is computed in float64 whatever the features are: a matrix of kernels that are rounded
+        to float32 may not be positive semidefinite, and would certify what is not so.
+
         Raises
         ------
         DataError
@@ -70,7 +73,8 @@ class Kernel:
         if callable(self.function):
             return self._check(self.function(X, Z), (X.shape[0], Z.shape[0]))
         with np.errstate(all="ignore"):
-            values = self._evaluate(X, Z)
+            blocks = [self._evaluate(X, part) for part in _float64_blocks(Z)]
+            values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
             # A finite sum proves finite terms in one fast pass.
             if np.isfinite(values.sum()) or np.isfinite(values).all():
                 return values
@@ -186,6 +190,15 @@ def _variance(X: Matrix) -> float:
     stored = X if isinstance(X, np.ndarray) else X.data
     squares = np.square(np.subtract(stored, mean, dtype=np.float64)).sum()
     return float((squares + (n_values - stored.size) * mean * mean) / n_values)
+
+
+def _float64_blocks(Z: Matrix) -> Iterator[Matrix]:
+    """The rows in float64; those of float32 block by block, so that few are copied at once."""
+    if Z.dtype == np.float64 or Z.shape[0] == 0:
+        yield Z
+        return
+    for rows in row_blocks(Z, _ELEMENTS_AT_ONCE):
+        yield row_slice(Z, rows).astype(np.float64)
 
 
 def _products(X: Matrix, Z: Matrix) -> NDArray[np.float64]:

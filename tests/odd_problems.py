@@ -1,193 +1,403 @@
-"""Odd problems and an independent interior-point solver, for what a solver's status promises.
+"""Odd problems, and whether a solver says of its results what an interior-point solver finds.
 
-All exact solvers minimise ``1/2 R |w|^2 + sum over groups g of c_g max(0, max_k m_k - d_k.w)^p``
-over pairs k of items, each with a margin and a difference of rows. Clarabel solves that as a
-quadratic program; whatever its accuracy, the value at its w is an upper bound of the minimum.
+A seed makes data, parameters and a way to ask: cold, from another model, along a path of C, with
+early stopping, with a callback that stops, or with no time.
 """
 
 from __future__ import annotations
 
-import itertools
 import warnings
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 from scipy import sparse
 
 import rankplug
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError
-from tests.oracles import better_and_worse, bipartite_graphs
+from rankplug.models import LabelLinearModel, LinearModel
+from rankplug.solver import Solver, SolverResult, iterate_path
+from rankplug.solver.result import tells_apart
+from tests.interior_point import Top, error_of_scores
+from tests.stated_problems import Data, dense, kernel_of, problem_of
 
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "tree-tron": [{}, {"method": "tron"}, {"preconditioner": "diagonal"}, {"pairs": "adjacent"}],
-    "cutting-plane": [{}, {"method": "bmrm"}, {"method": "smoothed-newton"}, {"pairs": "adjacent"}],
-    "toppush": [{}, {"method": "apg"}],
-    "a2dm2": [{"lam1": 1e-9, "lam2": 1e-9}],
-    "sopopo": [{}, {"decomposition": "adjacent-layers"}, {"decomposition": "top-vs-rest"}],
-    "larank": [{}, {"schedule": "cyclic"}, {"patterns": "items"}],
+Choices = dict[str, list[Any]]
+
+
+def top_two(relevance: Any) -> list[Any]:
+    """A decomposition of one's own: the best item against the others, weighed."""
+    known = np.flatnonzero(~np.isnan(relevance))
+    best = known[np.argmax(relevance[known])] if len(known) else 0
+    beaten = [int(i) for i in known if relevance[i] < relevance[best]]
+    return [([int(best)], beaten, 2.5)] if beaten else []
+
+
+def own_kernel(X: Any, Z: Any) -> Any:
+    """A kernel of one's own."""
+    return 1.0 + dense(X) @ dense(Z).T
+
+
+PAIRS: Choices = {
+    "preconditioner": ["cholesky", "diagonal", "none"],
+    "reduction": ["mean", "query-mean"],
+    "pair_weight": ["gain", "relevance"],
+    "document_pairs": ["product"],
+    "pairs": ["adjacent"],
 }
-LIMITS = {"larank": {"epochs": 300}, "sopopo": {"max_epochs": 300}, "a2dm2": {"max_iter": 500}}
+TOP: Choices = {"scope": ["global"], "threshold": [0.0, 1.0]}
+KERNELS: Choices = {
+    "kernel": ["linear", "rbf", "poly", own_kernel],
+    "gamma": [0.01, 1.0],
+    "coef0": [1.0],
+    "degree": [2],
+    "cache_mb": [1e-3],
+}
+PATTERNS: Choices = KERNELS | {
+    "operations": ["new", "new+old", "new+optimize"],
+    "gap": ["absolute"],
+    "patterns": ["items", "pairs"],
+    "margin": ["graded"],
+    "online": [True],
+}
+VARIANTS: dict[str, tuple[dict[str, Any], Choices]] = {
+    "tree-tron": ({}, PAIRS),
+    "tree-tron tron": ({"method": "tron"}, PAIRS),
+    "cutting-plane": ({"max_iter": 300}, PAIRS),
+    "cutting-plane bmrm": ({"method": "bmrm", "max_iter": 300}, PAIRS),
+    "cutting-plane smoothed-newton": ({"method": "smoothed-newton", "max_iter": 500}, PAIRS),
+    "toppush": (
+        {"max_iter": 1000},
+        TOP | {"top_k": [2, 3, 100], "loss": ["logistic", "exponential"]},
+    ),
+    "toppush apg": ({"method": "apg", "max_iter": 500}, TOP),
+    "a2dm2": (
+        {"max_iter": 300},
+        TOP
+        | {
+            "variant": ["a2dm2", "a2dm2-restart"],
+            "lam1": [1e-9, 1e-2],
+            "lam2": [1e-9, 1e-2],
+            "rho": [0.1, 10.0],
+            "eta": [1.0, 0.5],
+            "relaxation": [1.0],
+            "clamp": [True],
+        },
+    ),
+    "sopopo": (
+        {"max_epochs": 200},
+        KERNELS
+        | {
+            "decomposition": [
+                "adjacent-layers", "all-pairs", "top-vs-rest", "all-layers", top_two
+            ],
+            "weights": ["mean"],
+            "shrinking": [False],
+        },
+    ),
+    "larank": ({"epochs": 200}, PATTERNS),
+    "larank cyclic": ({"epochs": 200, "schedule": "cyclic"}, PATTERNS),
+}  # fmt: skip
+
+WAYS = {"plain": 0.55, "init": 0.15, "path": 0.1, "valid": 0.1, "callback": 0.05, "late": 0.05}
 
 
-class Terms(NamedTuple):
-    """The groups of pairs: differences, margins and group of each pair, weight of each group."""
-
-    differences: np.ndarray
-    margins: np.ndarray
-    group: np.ndarray
-    weight: np.ndarray
-    power: int
-    regulariser: float
-
-    def value(self, w: np.ndarray) -> float:
-        worst = np.zeros(len(self.weight))
-        np.maximum.at(worst, self.group, self.margins - self.differences @ w)
-        loss = float(self.weight @ worst**self.power)
-        return 0.5 * self.regulariser * float(w @ w) + loss
-
-    def upper_bound(self) -> float:
-        """The least value of w = 0 and of the interior-point solution."""
-        clarabel: Any = pytest.importorskip("clarabel")
-        d, n = self.differences.shape[1], len(self.weight)
-        scale = np.abs(self.differences).max() or 1.0
-        slack = np.full(n, 2.0 if self.power == 2 else 0.0) * self.weight
-        P = sparse.diags_array(np.append(np.full(d, self.regulariser / scale**2), slack)).tocsc()
-        q = np.append(np.zeros(d), self.weight if self.power == 1 else np.zeros(n))
-        of_group = sparse.csr_array(
-            (np.ones(len(self.group)), self.group, np.arange(len(self.group) + 1)),
-            shape=(len(self.group), n),
-        )
-        rows = sparse.hstack((sparse.csr_array(self.differences / scale), of_group))
-        positive = sparse.hstack((sparse.csr_array((n, d)), sparse.eye_array(n)))
-        A = -sparse.vstack((rows, positive)).tocsc()
-        b = np.append(-self.margins, np.zeros(n))
-        settings = clarabel.DefaultSettings()
-        settings.verbose, settings.max_threads = False, 1
-        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
-        cones = [clarabel.NonnegativeConeT(A.shape[0])]
-        x = np.array(clarabel.DefaultSolver(P, q, A, b, cones, settings).solve().x)[:d] / scale
-        found = self.value(x) if np.isfinite(x).all() else np.inf
-        return min(self.value(np.zeros(d)), found)
+# -- data ------------------------------------------------------------------------------------------
 
 
-def odd_data(seed: int) -> tuple[RankingData | LabelRankingData, float]:
-    """Few rows, more features than rows, ties, offsets and scales, and a weight of the loss."""
-    rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(4, 20)), int(rng.choice([1, 2, 5, 30]))
-    size = 10.0 ** rng.integers(-2, 3)
-    X = rng.normal(size=(n, d)) * size
+def odd_features(rng: np.random.Generator, n: int) -> Any:
+    """Few or many columns, ties, duplicates, constants, offsets, all scales, any kind of matrix."""
+    d = int(rng.choice([1, 2, 5, 40]))
+    X = rng.normal(size=(n, d))
+    if rng.random() < 0.25:
+        X = np.round(X)
+    if rng.random() < 0.15:
+        X = rng.normal(size=(n, 1)) * rng.normal(size=d) + 1e-3 * X
+    if rng.random() < 0.2:
+        X[rng.integers(0, n, n // 3)] = X[0]
+    if rng.random() < 0.15:
+        X[rng.random(size=X.shape) < 0.8] = 0.0
+    if rng.random() < 0.2:
+        X[:, rng.integers(0, d)] = rng.choice([0.0, 1.0, -1e3])
+    _move(rng, X)
+    kind = rng.choice(["plain", "float32", "fortran", "csr", "csr32"], p=[0.5, 0.1, 0.1, 0.2, 0.1])
+    X = X.astype(np.float32 if kind.endswith("32") else np.float64)
+    if kind == "fortran":
+        X = np.asfortranarray(X)
+    return sparse.csr_array(X) if kind.startswith("csr") else X
+
+
+def _move(rng: np.random.Generator, X: Any) -> None:
+    """Add an offset, and take other units, of all columns or of each."""
+    offset, scale = rng.random(2)
+    if offset < 0.25:
+        X += 10.0 ** rng.integers(0, 5)
+    elif offset < 0.3:
+        X[:, 0] += 1e6
+    if scale < 0.3:
+        X *= 10.0 ** rng.uniform(-6, 6)
+    elif scale < 0.45:
+        X *= 10.0 ** rng.uniform(-3, 3, X.shape[1])
+
+
+def odd_labels(rng: np.random.Generator) -> LabelRankingData:
+    """Classes, relevance with ties, or some labels that are not compared."""
+    n, k = int(rng.integers(2, 12)), int(rng.integers(2, 6))
+    X = odd_features(rng, n)
+    kind = rng.random()
+    if kind < 0.3:
+        y = rng.integers(0, k, n)
+        y[:2] = [0, 1]
+        return LabelRankingData.from_arrays(X, y)
+    Y = rng.integers(0, int(rng.choice([2, 3, 9])), (n, k)).astype(float)
+    if kind < 0.5:
+        Y = rng.normal(size=(n, k)) * 10.0 ** rng.integers(-1, 2)
+    if kind > 0.8:
+        Y[rng.random(size=Y.shape) < 0.3] = np.nan
+    Y[0, :2] = [0.0, 1.0]
+    return LabelRankingData.from_arrays(X, Y, ranks=False)
+
+
+def odd_documents(rng: np.random.Generator, *, weights: bool) -> RankingData:
+    """Queries of one level or one row, weights of zero, any relevance, few rows or more."""
+    n = int(rng.choice([rng.integers(3, 12), rng.integers(12, 30), 80], p=[0.5, 0.4, 0.1]))
+    X = odd_features(rng, n)
+    y = rng.integers(0, int(rng.choice([2, 3, 9])), n).astype(float)
+    if rng.random() < 0.15:
+        y = np.round(rng.normal(size=n) * 10.0 ** rng.integers(-1, 2), 3)
+    qid = np.sort(rng.integers(0, rng.integers(1, 6), n))
+    if n == 80:
+        qid = np.arange(n) // 10
+    elif rng.random() < 0.2:
+        y[qid == qid[-1]] = 1.0
+    if rng.random() < 0.5:
+        qid = rng.permutation(qid)
+    y[:2], qid[:2] = [0.0, 1.0], qid[0]
+    given: dict[str, Any] = {}
     if rng.random() < 0.3:
-        X = np.round(X / size) * size
-    if rng.random() < 0.3:
-        X += size * 10.0 ** rng.integers(0, 4)
-    C = 10.0 ** rng.integers(-3, 5) / size**2
-    if rng.random() < 0.3:
-        return LabelRankingData.from_arrays(X, rng.integers(0, 3, (n, 3)).astype(float)), C
-    y, qid = rng.integers(0, int(rng.choice([2, 3, 9])), n), np.arange(n) % rng.integers(1, 4)
-    y[:2], qid[:2] = [0, 1], 0
-    return RankingData.from_arrays(X, y, qid), C
+        of_query = 10.0 ** rng.uniform(-3, 3, 99)
+        of_query[rng.random(99) < 0.2] = 0.0
+        of_query[qid[0]] = 1.0
+        given["sample_weight"] = of_query[qid]
+    if weights and rng.random() < 0.3:
+        given["document_weight"] = 10.0 ** rng.uniform(-2, 2, n)
+        given["document_weight"][rng.random(n) < 0.2] = 0.0
+        given["document_weight"][:2] = 1.0
+    return RankingData.from_arrays(X, y, qid, **given)
 
 
-def terms_of(solver: Any, data: RankingData | LabelRankingData) -> Terms:
-    """What this solver minimises."""
-    differences, margins, group, weight = [], [], [], []
-
-    def add(rows: np.ndarray, margin: list[float], share: float) -> None:
-        differences.extend(rows)
-        margins.extend(margin)
-        group.extend([len(weight)] * len(margin))
-        weight.append(share)
-
-    labels = data.n_labels is not None
-    power = 1 if solver.name in ("cutting-plane", "sopopo", "larank") else 2
-    for rows, y in _examples(data):
-        for a, beaten, share in _groups(solver, y, labels):
-            margin = [1.0] * len(beaten)
-            if solver.name == "sopopo":
-                margin = [y[i] - y[j] for i, j in itertools.product(a, beaten)]
-            add(
-                np.array([rows[i] - rows[j] for i, j in itertools.product(a, beaten)]),
-                margin,
-                share,
-            )
-    regulariser = getattr(solver, "lam", 1.0)
-    total = sum(weight) if "lam" in solver.get_params() else 1.0 / solver.C
-    return Terms(
-        np.array(differences),
-        np.array(margins),
-        np.array(group),
-        np.array(weight) / total,
-        power,
-        regulariser,
-    )
+# -- a solver and how it is asked ------------------------------------------------------------------
 
 
-def _examples(data: Any) -> Any:
-    if data.n_labels is not None:
-        eye = np.eye(data.n_labels)
-        return [(np.kron(eye, x[None]), y) for x, y in zip(data.X, data.relevance, strict=True)]
-    return [(data.X[b:e], data.relevance[b:e]) for b, e in itertools.pairwise(data.query_ptr)]
+@dataclass
+class Asked:
+    """A result, what was told with it, and what it is the result of."""
+
+    solver: Solver
+    data: Data
+    result: SolverResult
+    told: list[Any]
+    base: Any
+    way: str
 
 
-def _groups(solver: Any, y: np.ndarray, labels: bool) -> Any:
-    """Better items, beaten items and weight of each group of one query or instance."""
-    found = better_and_worse(y, getattr(solver, "pairs", "all"))
-    pairs = [([i], [j], 1.0) for i, j in zip(*found, strict=True)]
-    if solver.name in ("toppush", "a2dm2"):
-        positive, negative = np.flatnonzero(y > 0), np.flatnonzero(y <= 0)
-        if len(negative) == 0:
-            return []
-        return [([i], list(negative), 1.0 / len(positive)) for i in positive]
-    if solver.name == "sopopo":
-        name = solver.decomposition
-        if name == "auto":
-            name = "adjacent-layers" if labels else "all-pairs"
-        return [(a, b, 1.0) for a, b in bipartite_graphs(y, name)]
-    if solver.name == "larank" and (labels or solver.patterns == "items"):
-        beaten = [
-            [np.flatnonzero(y == level) for level in np.unique(y[y < own])]
-            if labels
-            else [np.flatnonzero(y < own)] * bool((y < own).any())
-            for own in y
-        ]
-        return [([i], list(some), 1.0) for i, sets in enumerate(beaten) for some in sets]
-    return pairs
-
-
-def check_status(name: str, params: dict[str, Any], seed: int) -> str | None:
-    """Solve an odd problem, and assert that the status is no more than what is proved."""
-    data, C = odd_data(seed)
-    top = name in ("toppush", "a2dm2")
-    if top and isinstance(data, LabelRankingData):
-        return None
-    if top:
-        y = data.relevance[: data.n_samples]
-        if not any(len(np.unique(part > 0)) == 2 for _, part in _examples(data)) or y.min() > 0:
-            return None
-    weight = {"lam": 1.0 / C} if top else {"C": C}
-    limits = LIMITS.get(name, {"max_iter": 1000})
-    solver = rankplug.make_solver(name, tol=1e-3, **weight, **limits, **params)
-    if top:
-        solver.set_params(threshold=0.0)
+def ask(variant: str, seed: int) -> Asked | str:
+    """Solve the problem of a seed; or why it was refused."""
+    rng = np.random.default_rng((seed, *variant.encode()))
+    solver, data = draw(variant, rng)
+    way = str(rng.choice(list(WAYS), p=list(WAYS.values())))
+    if way == "path" and not hasattr(solver, "C"):
+        way = "plain"
+    if getattr(solver, "online", False):
+        way = "online"
+        solver.set_params(kernel="linear")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            result = solver.solve(data, random_state=seed)
-        except DataError:
-            return "refused"
-    terms = terms_of(solver, data)
-    upper = terms.upper_bound()
-    where = f"{name} {params} of problem {seed}: {result}, against {upper}"
-    value = terms.value(np.asarray(result.model.coef).ravel())
-    digits = 1e-6 * (1 + abs(upper)) * (1 + abs(value))
-    assert abs(result.objective - value) <= 1e-6 * abs(value) + digits, where
-    assert result.objective - result.duality_gap <= upper * (1 + 1e-6) + digits, where
-    if result.status == "converged":
-        if name != "a2dm2":
-            assert result.duality_gap <= solver.tol * abs(result.objective) * (1 + 1e-6), where
-        assert result.objective <= upper * (1 + 2 * solver.tol) + digits, where
+            given = arguments(way, solver, data, rng)
+            if way == "path":
+                results = iterate_path(solver, data, [solver.C / 100.0, solver.C])
+                next(results)
+            told.clear()
+            result = (
+                next(results) if way == "path" else solver.solve(data, random_state=seed, **given)
+            )
+        except DataError as error:
+            return str(error)
+    base = np.ravel(given["init"].coef) if way == "online" else None
+    return Asked(solver, data, result, list(told), base, way)
+
+
+def draw(variant: str, rng: np.random.Generator) -> tuple[Any, Data]:
+    """A solver with some parameters of its variant, and data that it takes."""
+    fixed, choices = VARIANTS[variant]
+    own = {
+        key: values[rng.integers(len(values))]
+        for key, values in choices.items()
+        if rng.random() < 0.3
+    }
+    solver = rankplug.make_solver(variant.split()[0], **fixed, **own)
+    if "label-ranking" in solver.tags.tasks and rng.random() < 0.35:
+        data: Data = odd_labels(rng)
     else:
-        assert any(issubclass(one.category, ConvergenceWarning) for one in told), where
-    return result.status
+        data = odd_documents(rng, weights=solver.takes_document_weights())
+    if data.n_labels is not None and own.get("preconditioner") == "cholesky":
+        solver.set_params(preconditioner="auto")  # which labels do not take
+    solver.set_params(tol=float(10.0 ** -rng.integers(2, 9)), **weight_of_loss(solver, data, rng))
+    if hasattr(solver, "max_iter") and rng.random() < 0.05:
+        solver.set_params(max_iter=int(rng.integers(1, 6)))
+    return solver, data
+
+
+def arguments(way: str, solver: Any, data: Data, rng: np.random.Generator) -> dict[str, Any]:
+    """What `Solver.solve` is given beside the data."""
+    if way == "online":
+        return {"init": odd_model(data, rng)}
+    if way == "init" and (solver.tags.warm_start or solver.tags.takes_init):
+        if rng.random() < 0.5:
+            return {"init": odd_model(data, rng)}
+        key = "C" if hasattr(solver, "C") else "lam"
+        other = rankplug.make_solver(solver.name, **solver.get_params())
+        other.set_params(**{key: 0.01 * getattr(solver, key)})
+        return {"init": other.solve(data, random_state=0)}
+    if way == "valid":
+        solver.set_params(early_stopping_rounds=2)
+        return {"valid": shuffled(data, rng)}
+    if way == "late":
+        return {"time_limit": 1e-9}
+    last = int(rng.integers(1, 6))
+    return {"callback": lambda step: step.n_iter >= last} if way == "callback" else {}
+
+
+def shuffled(data: Data, rng: np.random.Generator) -> Data:
+    """Other preferences of the same rows."""
+    if isinstance(data, LabelRankingData):
+        Y = rng.permutation(data.relevance)
+        return LabelRankingData.from_arrays(data.X, Y, labels=data.labels, ranks=False)
+    y = rng.permutation(data.relevance)
+    y[:2] = [0.0, 1.0]
+    return RankingData.from_arrays(data.X, y, np.arange(len(y)) // len(y))
+
+
+def odd_model(data: Data, rng: np.random.Generator) -> Any:
+    """Weights that make scores of some size."""
+    size = np.abs(dense(data.X)).max() or 1.0
+    d, scale = data.n_features, 10.0 ** rng.uniform(-3, 1) / size
+    if isinstance(data, LabelRankingData):
+        return LabelLinearModel(scale * rng.normal(size=(data.n_labels, d)), data.labels)
+    return LinearModel(scale * rng.normal(size=d))
+
+
+def weight_of_loss(solver: Any, data: Data, rng: np.random.Generator) -> dict[str, float]:
+    """Mostly from where little is learnt to where the loss is all, at times far beyond."""
+    if rng.random() < 0.15:
+        weight = 10.0 ** rng.uniform(-8, 8)
+        return {"C": weight} if hasattr(solver, "C") else {"lam": weight}
+    if kernel_of(solver, data) is not None:
+        size = 1.0
+    else:
+        X = dense(data.X)
+        size = float(np.square(X - X.mean(axis=0)).sum(axis=1).max()) or 1.0
+    if hasattr(solver, "C"):
+        return {"C": 10.0 ** rng.uniform(-3, 5) / size}
+    return {"lam": size * 10.0 ** rng.uniform(-6, 1)}
+
+
+# -- what must hold --------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """How a solve ended, and whether the interior-point solver came as close to the minimum."""
+
+    status: str
+    sharp: bool = True
+
+
+def check(variant: str, seed: int) -> Outcome:
+    """Solve an odd problem; assert that objective, gap, status and warnings are what they say."""
+    asked = ask(variant, seed)
+    if isinstance(asked, str):
+        return Outcome("refused")
+    solver, result, data = asked.solver, asked.result, asked.data
+    problem = problem_of(solver, data, asked.base)
+    value, rounding = evaluate(problem, solver, data, result)
+    upper = problem.upper_bound()
+    where = (
+        f"{variant}, seed {seed} ({asked.way}): {solver} on {data}: {result}; value {value!r}, "
+        f"upper bound {upper!r}, rounding {rounding:.3g}"
+    )
+    objective, gap = result.objective, result.duality_gap
+    if objective is None or gap is None:
+        assert asked.way in ("callback", "late"), where
+        return Outcome(result.status)
+    assert abs(objective - value) <= rounding, f"objective: {where}"
+    assert gap >= -rounding, f"sign of the gap: {where}"
+    hidden = 2e-3 * solver.tol * abs(objective)  # what need not be told of rounding errors
+    assert objective - gap <= upper + rounding + hidden, f"bound: {where}"
+    values = [row["objective"] for row in result.history if "objective" in row]
+    assert all(one >= objective - gap - rounding for one in values), f"history: {where}"
+    warned = [str(one.message) for one in asked.told if "before reaching" in str(one.message)]
+    if result.status == "converged":
+        slack = rounding if asked.base is not None else 1e-9 * abs(value)
+        check_promise(problem, solver, result, value, upper + slack, where)
+        assert not warned, f"needless warning {warned}: {where}"
+    elif asked.way not in ("callback", "late") and result.best_iter is None:
+        silent = getattr(solver, "online", False) and result.status == "max_iter"
+        stopped_early = getattr(solver, "early_stopping_rounds", None) is not None
+        assert warned or silent or stopped_early, f"no warning: {where}"
+    if asked.way == "late":
+        assert result.status in ("time_limit", "converged"), where
+    if result.status == "max_iter":
+        assert result.n_iter == getattr(solver, solver.iteration_limit), f"n_iter: {where}"
+    if result.status == "converged" and not tells_apart(result.model, data):
+        others = [one for one in asked.told if one.category is not ConvergenceWarning]
+        assert others, f"ranks nothing, without a word: {where}"
+    return Outcome(result.status, upper <= value * (1.0 + solver.tol) + rounding)
+
+
+def evaluate(problem: Any, solver: Any, data: Data, result: SolverResult) -> tuple[float, float]:
+    """The objective at the model, and by how much rounding may change it."""
+    model = result.model
+    if not hasattr(model, "dual_coef"):
+        w = np.asarray(model.coef, dtype=np.float64).ravel()
+        value = problem.value(w)
+        if isinstance(problem, Top):
+            rows = np.concatenate((problem.positives, problem.negatives)) + problem.origin
+            rounding = problem.rounding(problem.arguments(w), error_of_scores(rows, w))
+        else:
+            ahead = problem.differences @ w
+            rounding = problem.rounding(ahead, error_of_scores(problem.items, w))
+            if solver.name == "tree-tron" or getattr(solver, "method", "") == "smoothed-newton":
+                # Sums over pairs are taken from sums over rows.
+                terms = float(problem.weight.sum()) * (1.0 + np.abs(ahead).max()) ** 2
+                rounding += 1e-15 * terms
+    else:
+        K, coef = model.kernel(model.support, model.support), model.dual_coef
+        scores = model.predict(data.X).ravel()
+        norm = float(np.sum(coef * (K @ coef)))
+        ahead = scores[problem.better] - scores[problem.worse]
+        value = problem.value_of(ahead, norm)
+        most = np.abs(K).max() * np.abs(coef).sum()
+        rounding = problem.rounding(ahead, 4e-15 * most) + 4e-15 * most * np.abs(coef).sum()
+    if getattr(solver, "online", False):  # a gap of such a size is none
+        rounding += (
+            1e-13 * problem.weight.sum() * (1.0 + np.abs(problem.items @ problem.base).max())
+        )
+    return value, rounding + 1e-7 * abs(value)
+
+
+def check_promise(
+    problem: Any, solver: Any, result: SolverResult, value: float, upper: float, where: str
+) -> None:
+    """What "converged" says, by the docstrings."""
+    gap, objective, tol = result.duality_gap, result.objective, solver.tol * (1.0 + 1e-6)
+    assert gap is not None
+    assert objective is not None
+    promised = tol * (solver.C if getattr(solver, "gap", "") == "absolute" else abs(objective))
+    if solver.name == "a2dm2" and gap > promised:
+        own = problem.value_of_13(np.asarray(result.model.coef))
+        least = problem.upper_bound_of_13()
+        assert own <= least + 2.0 * tol * own, f"(13) {own!r} {least!r}: {where}"
+        return
+    assert gap <= promised, f"promise: {where}"
+    assert value <= upper + 1.01 * promised, f"minimum: {where}"

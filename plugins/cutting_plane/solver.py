@@ -9,10 +9,11 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from rankplug.objectives import Hinge, SmoothedHinge, centre_queries
-from rankplug.optim.bracket import Certified, OnIteration, Vector
+from rankplug.optim.bracket import Certified, OnIteration, Vector, recheck
 from rankplug.optim.bundle import Planes, bundle_method
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.smoothing import smoothed_newton
+from rankplug.optim.vectors import inner
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint
@@ -76,7 +77,7 @@ class CuttingPlane(LinearPathSolver):
 
     @override
     def _prepare(self, data: Data) -> Data:
-        return centre_queries(data) if self.method == "smoothed-newton" else data
+        return centre_queries(data)
 
     def _open_problem(self, shards: Shards) -> _HingeProblem:
         return _HingeProblem(self, shards)
@@ -97,6 +98,7 @@ class _HingeProblem:
             self._loss = Hinge(shards)
             planes = Planes(shards.n_columns)
             self._method = partial(bundle_method, planes=planes, method=solver.method, **rules)
+        self._tol = solver.tol
         self._start: Vector | None = None
 
     @property
@@ -113,4 +115,11 @@ class _HingeProblem:
         found = self._method(self._loss, C, w=self._start, report=report)
         bracket = found.bracket
         self._start = bracket.w
-        return PathPoint(bracket.w, bracket.objective, bracket.gap, found.n_iter, found.status)
+        w, objective, gap = bracket.w, bracket.objective, bracket.gap
+        if isinstance(self._loss, SmoothedHinge):
+            error = self._loss.rounding(C, self._tol * abs(objective))
+            if error > 0:  # scores that have followed many steps are wrong by more
+                self._loss.move_to(w)
+                objective = 0.5 * inner(w, w) + C * self._loss.hinge()
+                gap = recheck(bracket, objective, error)
+        return PathPoint(w, objective, gap, found.n_iter, found.status)

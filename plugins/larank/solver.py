@@ -86,8 +86,9 @@ class LaRank(KernelSolver):
     online : bool, default=False
         Whether `init` is what was learnt of other rows, as in `Ranker.partial_fit`, and stays a
         part of the model: ``|w - w_init|^2`` then stands for ``|w|^2``, as if the dual variables
-        of those rows were kept as they are. Of `epochs` the default is 1. Without it, `init` is
-        where to start: from the dual variables that a smoothed loss has at its scores.
+        of those rows were kept as they are. Of `epochs` the default is 1, and a gap as small as
+        rounding errors of the scores is none. Without it, `init` is where to start: from the dual
+        variables that a smoothed loss has at its scores.
     random_state : int, optional
         Seed of the order of visits, in place of the one given to `solve`.
 
@@ -208,7 +209,10 @@ class LaRank(KernelSolver):
             largest = self.C * float(layout.weight.max())
             ascent.init = np.asarray(init.predict(data.X)).ravel(), largest
         most = self.epochs or (1 if self.online else _MOST_EPOCHS)
-        return ascent.run(self._is_small, most, monitor)
+        result = ascent.run(self._is_small, most, monitor)
+        if base is not None:  # what is left is known to be none
+            return result
+        return self._widen(result, data, self.C * float(layout.weight.sum()))
 
     def _is_small(self, gap: float, objective: float) -> bool:
         """Whether a gap is as small as `tol` asks for."""

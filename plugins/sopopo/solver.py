@@ -136,16 +136,17 @@ class Sopopo(KernelSolver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        problem = self._problem(data)
+        graphs = self._graphs(data)
+        problem = self._problem(data, graphs)
         ascent = _Ascent(problem, self.tol, self.shrinking)
         if init is not None:
             ascent.start_at(init, data, self.C)
         result = ascent.run(self.max_epochs, monitor, rng)
         monitor.objective_of_zero = problem.graphs.loss(np.zeros(data.relevance.size), np.inf)
-        return result
+        return self._widen(result, data, self.C * float(graphs.weight.sum()))
 
-    def _problem(self, data: Data) -> DualProblem:
-        graphs = self._graphs(data)
+    def _problem(self, data: Data, graphs: Graphs | None = None) -> DualProblem:
+        graphs = graphs or self._graphs(data)
         bound = self.C * graphs.weight
         if self.kernel != "linear":
             kernel = self._make_kernel(data)

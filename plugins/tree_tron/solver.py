@@ -8,7 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from rankplug.objectives import SquaredHinge, centre_queries
-from rankplug.optim.bracket import Bracket, OnIteration, Vector
+from rankplug.optim.bracket import Bracket, OnIteration, Vector, recheck
 from rankplug.optim.newton_cg import Point, newton_cg
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
@@ -119,7 +119,13 @@ class _SquaredHingeProblem:
                 self.move_to(bracket.w.w)
             if status == "stopped" and bracket.relative_gap <= self._solver.tol:
                 status = "converged"
-        return PathPoint(bracket.w.w, bracket.objective, bracket.gap, told.n_iter, status)
+        w, objective, gap = bracket.w.w, bracket.objective, bracket.gap
+        error = self._loss.rounding(C, self._solver.tol * abs(objective))
+        if error > 0:  # scores that have followed many steps are wrong by more
+            self.move_to(w)
+            objective = self._point.objective(C)
+            gap = recheck(bracket, objective, error)
+        return PathPoint(w, objective, gap, told.n_iter, status)
 
     def _descend(self, C: float, told: _Told) -> Status:
         """Go to about the minimum for this C from where the loss stands."""

@@ -54,6 +54,7 @@ def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficien
 AnyPairs = TypeVar("AnyPairs", bound=PreferenceData | RemoteRankingData)
 
 _SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
+_NEGLIGIBLE = 1e-3  # share of a gap that need not be told
 _FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 
 
@@ -163,6 +164,15 @@ class PairLoss:
         self._gradient, self._gradient_along = self._gradient_along, None
         self.shards.apply(Shard.accept)
 
+    def rounding(self, C: float, goal: float) -> float:
+        """About what rounding errors make of C times the loss at the current point.
+
+        0 where that is nothing beside `goal`, the gap that is asked for: unless C is huge and
+        hardly a pair has a loss.
+        """
+        error = 0.5 * C * self.factor * float(self.shards.sum(Shard.rounding))
+        return error if error > _NEGLIGIBLE * goal else 0.0
+
     def _with_gradient(
         self, operation: Callable[..., Vector], argument: Vector | float | None
     ) -> tuple[float, Vector]:
@@ -268,7 +278,7 @@ def open_pairs(
 
 
 def centre_queries(data: AnyPairs) -> AnyPairs:
-    """Rows less the mean of their query, if they lie far from 0 beside their distance from it.
+    """Rows less about the mean of their query, if they lie far from 0 beside their distances.
 
     Pairs have the same differences, but products with the features lose no digits. Columns of
     sparse features are centred where no row lacks them; labels, and features that are mapped from
@@ -283,7 +293,9 @@ def centre_queries(data: AnyPairs) -> AnyPairs:
         return data
     of_columns = to_dense(X[:, columns])
     mean = np.add.reduceat(of_columns, data.query_ptr[:-1], axis=0, dtype=np.float64)
-    centred = of_columns - np.repeat(mean / data.sizes[:, None], data.sizes, axis=0)
+    # A centre that the features' own type holds: differences of near numbers then are exact.
+    centre = (mean / data.sizes[:, None]).astype(of_columns.dtype)
+    centred = of_columns - np.repeat(centre, data.sizes, axis=0)
     X = X.copy()
     if sparse.issparse(X):
         X.sort_indices()

@@ -80,6 +80,15 @@ class Bracket(Generic[Weights]):
         return self.gap / max(abs(self.objective), float(np.finfo(np.float64).tiny))
 
 
+def recheck(bracket: Bracket[Weights], objective: float, error: float) -> float:
+    """The gap of an objective that was evaluated anew, where rounding errors may be as large.
+
+    What has changed is an error of the lower bound, too.
+    """
+    gap = max(objective - bracket.lower_bound, 0.0)
+    return gap + abs(objective - bracket.objective) + error
+
+
 @dataclass(frozen=True)
 class Certified:
     """Where a method ended.

@@ -17,6 +17,8 @@ from rankplug.shards.weighting import NO_FACTORS, RowFactors
 
 _SAMPLE_ROWS_PER_QUERY = 1000
 """Queries up to so many rows are in a sample as a whole; of longer ones evenly spaced rows do."""
+_ROUNDING = float(np.finfo(np.float64).eps) / 4.0
+"""Of a term of a sum over pairs: errors of many terms cancel in part."""
 
 
 class Shard:
@@ -54,6 +56,7 @@ class Shard:
         self.query_ptr = query_ptr
         self.query_weight = query_weight
         given = factors.given
+        self._counts_alike = not given
         queries = Queries(query_ptr, relevance, query_weight, **given, allocate=allocate)
         self._pairs = ActivePairs(queries, allocate=allocate)
         self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
@@ -173,6 +176,24 @@ class Shard:
     def clipped_slack(self) -> float:
         """The same with each slack clipped at the band that the loss is curved in."""
         return self._current_pairs().clipped_slack(self.scores)
+
+    @keeps_state
+    def rounding(self) -> float:
+        """About what rounding errors make of the sum of squared slacks of the current pairs.
+
+        Sums over the partners of a row are differences of sums over its whole query, where pairs
+        count alike. Squares of slacks are made of terms as large as 1 and the scores; so are those
+        of a dual objective, where the scores are not taken from their mean.
+        """
+        count, sizes = self._weighted_count(), np.diff(self.query_ptr)
+        query = np.repeat(np.arange(len(sizes)), sizes)
+        mean = np.bincount(query, self.scores, len(sizes)) / np.maximum(sizes, 1)
+        size = 1.0 + np.abs(self.scores - mean[query])
+        of_row = count * size
+        if self._counts_alike:
+            of_query = self.query_weight * np.bincount(query, size, len(sizes))
+            of_row += (count > 0) * of_query[query]
+        return _ROUNDING * float(of_row @ (1.0 + np.abs(self.scores)))
 
     @changes_state(ShardState.restore)
     def restore(self, state: ShardState) -> None:

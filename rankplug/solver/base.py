@@ -311,6 +311,7 @@ class Solver(Declared, ABC):
                 status = "converged" if kept else "stopped"
             if status in ("stopped", "max_iter"):
                 self._warn_of_no_convergence(result)
+            result = replace(result, status=status)
         stopping = monitor.stopping
         if stopping is not None and stopping.prefers(result.model):
             result = _go_back(result, stopping)

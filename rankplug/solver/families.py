@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple, Protocol, get_args
 
@@ -19,7 +19,7 @@ from typing_extensions import override
 from rankplug.data import RankingData
 from rankplug.exceptions import ParameterError
 from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
-from rankplug.models import LinearModel, Model, linear_model, linear_weights
+from rankplug.models import KernelModel, LinearModel, Model, linear_model, linear_weights
 from rankplug.objectives import (
     DocumentPairs,
     PairChoice,
@@ -44,9 +44,13 @@ from rankplug.shards import RemoteRankingData, Shards
 from rankplug.solver.base import SearchSpace, Solver
 from rankplug.solver.inputs import AnyData, Data
 from rankplug.solver.monitor import Monitor
-from rankplug.solver.result import Objective, SolverResult, SolverTags, Status
+from rankplug.solver.result import Objective, SolverResult, SolverTags, Status, tells_apart
 from rankplug.solver.stopping import EarlyStopping, MetricName, require_validation
 
+_EPSILON = float(np.finfo(np.float64).eps)
+_ROUNDINGS = 8.0  # of a term and of what it is made of, for the primal and for the dual objective
+_NEGLIGIBLE = 1e-3  # share of a gap that need not be told
+_FEW_ROWS = 256  # of which a function says how large kernels are
 _LITTLE_ABOVE = 10.0  # a C that is bounded by the longest of all rows
 
 
@@ -302,8 +306,24 @@ class KernelSolver(IterativeSolver):
         reason = super()._explain_vanishing(result, monitor, data)
         if reason is None or isinstance(data, RemoteRankingData):
             return None
+        if not tells_apart(result.model, data):
+            return reason
         # About where every term still has a loss, nothing is much better than w = 0, and may rank.
         return reason if _LITTLE_ABOVE * self._smallest_c(data) < self.C else None
+
+    def _widen(self, result: SolverResult, data: Data, total: float) -> SolverResult:
+        """The result, in its gap what rounding errors of the scores may hide.
+
+        They only count beside the gap that is asked for: with a huge C, or kernels that are huge
+        beside their differences. `total` is C times all weights.
+        """
+        if result.objective is None or result.duality_gap is None:
+            return result
+        error = _ROUNDINGS * _EPSILON * _size_of_terms(result.model, data) * total
+        goal = float(self.get_params(deep=False)["tol"]) * abs(result.objective)
+        if not error > _NEGLIGIBLE * goal:
+            return result
+        return replace(result, duality_gap=result.duality_gap + error)
 
     def _make_kernel(self, data: Data) -> Kernel:
         gamma = self.gamma
@@ -316,6 +336,21 @@ class KernelSolver(IterativeSolver):
         names = {"rbf": ["gamma"], "poly": ["gamma", "degree", "coef0"]}
         own = names.get(self.kernel, []) if isinstance(self.kernel, str) else []
         return {name: getattr(self, name) for name in ["kernel", *own]}
+
+
+def _size_of_terms(model: Any, data: Data) -> float:
+    """How large the terms are that a score is the sum of."""
+    if not isinstance(model, KernelModel):
+        square = max(float(row @ row) for row in np.atleast_2d(model.coef))
+        return float(np.sqrt(largest_squared_norm(data) * square))
+    kernel, rows = model.kernel, model.support
+    if callable(kernel.function):
+        rows = rows[:: rows.shape[0] // _FEW_ROWS + 1]
+        diagonal = np.diagonal(kernel(rows, rows))
+    else:
+        diagonal = kernel.diagonal(rows)
+    powers = kernel.degree if kernel.function == "poly" else 1
+    return powers * float(diagonal.max() * np.abs(model.dual_coef).sum(axis=0).max())
 
 
 class TopSolver(IterativeSolver):

@@ -83,6 +83,7 @@ def smoothed_step(rng, rule):
     """What Newton's method on Huber hinges asks of a shard in addition."""
     yield Shard.hinge, ()
     yield Shard.clipped_slack, ()
+    yield Shard.rounding, ()
     yield Shard.stay, (RULES[2],)
     yield from newton_step(rng, RULES[2])
 

@@ -1,17 +1,24 @@
-"""500 odd problems a solver against an interior-point solver: statuses say what is proved."""
+"""Thousands of odd problems against an interior-point solver: statuses say what is proved."""
+
+from collections import Counter
 
 import pytest
 
-from tests.odd_problems import VARIANTS, check_status
+from tests.odd_problems import VARIANTS, check
 
 pytestmark = pytest.mark.long
 
 _AT_ONCE = 100
+_PARTS = 10
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize("part", range(5))
-def test_a_status_says_what_is_proved(name, part):
-    for seed in range(_AT_ONCE * part, _AT_ONCE * (part + 1)):
-        for params in VARIANTS[name]:
-            check_status(name, params, seed)
+@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_status_says_what_is_proved(variant, part):
+    seeds = range(_AT_ONCE * part, _AT_ONCE * (part + 1))
+    found = [check(variant, seed) for seed in seeds]
+    # Both sides have found about the minimum, mostly: the checks are sharp.
+    counts = Counter(one.status for one in found)
+    assert counts["converged"] > _AT_ONCE / 2, counts
+    assert counts["refused"] < _AT_ONCE / 5, counts
+    assert sum(one.sharp for one in found) > 0.9 * _AT_ONCE
