@@ -55,6 +55,7 @@ _MODULES = {
     "serving": "serving",
     "tuning": "tuning",
     "tuning_path": "tuning",
+    "tuning_overhead": "overhead",
     "cluster": "cluster",
     "cluster_kills": "cluster",
     "scaling": "scaling",

@@ -1,4 +1,7 @@
-"""Served models: latency and throughput beside plain XGBoost, and a mixed load with nonsense."""
+"""Served models: latency and throughput beside plain XGBoost and a hand-written endpoint.
+
+And a mixed load with nonsense, and the same models called in this process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,7 +31,10 @@ NAMES = [f"x{j}" for j in range(N_FEATURES)]
 REQUESTS = {1: 100, 100: 50, 1000: 20}
 """Requests a round, by their number of rows."""
 
-_LINEAR, _TREES = "rankplug linear", "rankplug trees"
+_LINEAR, _TREES, _PLAIN = "rankplug linear", "rankplug trees", "mlflow.xgboost trees"
+_UNNAMED = {"rankplug linear, unnamed": _LINEAR, "rankplug trees, unnamed": _TREES}
+_WRITTEN = {".npy": "FastAPI linear", ".json": "FastAPI trees"}
+_CALLS = 2000  # in this process, of some microseconds each
 
 CLIENTS = 4
 MIXED = 10_000
@@ -47,17 +53,27 @@ MALFORMED = (
 
 
 def serving(tiny: bool, rounds: int) -> Iterator[Row]:
-    """All servers run `mlflow models serve`; one at a time gets requests, on loopback."""
+    """`mlflow models serve`, and endpoints written by hand, which take ``inputs`` alone.
+
+    One server at a time gets requests, on loopback.
+    """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        models = _saved_models(Path(folder), tiny)
+        ranker, models = _saved_models(Path(folder), tiny)
+        yield from _in_process(ranker, models[_LINEAR], 50 if tiny else _CALLS, rounds)
         ports = {name: stack.enter_context(_server(path)) for name, path in models.items()}
-        for rows, number in REQUESTS.items():
-            yield from _measured(ports, rows, 3 if tiny else number, rounds)
+        takers = {
+            "dataframe_split": [_LINEAR, _TREES, _PLAIN],
+            "inputs": [*_UNNAMED, *_WRITTEN.values()],
+        }
+        for payload, names in takers.items():
+            asked = {name: ports[name] for name in names}
+            for rows, number in REQUESTS.items():
+                yield from _measured(asked, payload, rows, 3 if tiny else number, rounds)
         yield {"server": _LINEAR} | _mixed(ports[_LINEAR], 50 if tiny else MIXED)
 
 
-def _saved_models(folder: Path, tiny: bool) -> dict[str, Path]:
-    """The same trees twice, and a linear model."""
+def _saved_models(folder: Path, tiny: bool) -> tuple[Any, dict[str, Path]]:
+    """A linear ranker without names of features, and the models: equal weights, equal trees."""
     import mlflow.xgboost
     from mlflow.models import infer_signature
 
@@ -69,16 +85,56 @@ def _saved_models(folder: Path, tiny: bool) -> dict[str, Path]:
     qid = np.repeat(np.arange(100), 20)
     trees = rankplug.make_solver("xgboost-pairwise", n_estimators=3 if tiny else 100, n_threads=1)
     models: dict[str, Any] = {_LINEAR: "tree-tron", _TREES: trees}
+    rankers: dict[str, Any] = {}
     paths = {}
-    for name, solver in models.items():
-        models[name] = rankplug.Ranker(solver).fit(frame, relevance, qid=qid).model_
+    for name, known in {_LINEAR: _LINEAR, _TREES: _TREES, **_UNNAMED}.items():
+        features = frame.to_numpy() if name in _UNNAMED else frame
+        rankers[name] = rankplug.Ranker(models[known]).fit(features, relevance, qid=qid)
         paths[name] = folder / name
-        rankplug.mlflow.save_model(models[name], paths[name])
-    booster = models[_TREES].booster
-    paths["mlflow.xgboost trees"] = folder / "plain"
+        rankplug.mlflow.save_model(rankers[name].model_, paths[name])
+    booster = rankers[_TREES].model_.booster
+    paths[_PLAIN] = folder / "plain"
     signature = infer_signature(frame, np.zeros(len(frame)))
     mlflow.xgboost.save_model(booster, folder / "plain", signature=signature)
-    return paths
+    for suffix, name in _WRITTEN.items():
+        paths[name] = folder / f"written{suffix}"
+    np.save(folder / "written.npy", rankers[_LINEAR].coef_)
+    booster.feature_names = None  # arrays have none
+    booster.save_model(folder / "written.json")
+    return rankers[next(iter(_UNNAMED))], paths
+
+
+def _in_process(ranker: Any, path: Path, number: int, rounds: int) -> Iterator[Row]:
+    """The linear model called as a library, by arrays and by frames, checks included."""
+    import mlflow
+
+    named, rng = mlflow.pyfunc.load_model(str(path)), np.random.default_rng(0)
+    for rows in (1, 100):
+        array = rng.normal(size=(rows, N_FEATURES))
+        frame = pd.DataFrame(array, columns=NAMES)
+        calls: dict[str, tuple[Callable[[Any], Any], Any]] = {
+            "model.predict": (ranker.model_.predict, array),
+            "Ranker.predict": (ranker.predict, array),
+            "mlflow.pyfunc": (named.predict, array),
+            "model.predict of a frame": (named.get_raw_model().predict, frame),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(rounds):
+            for name, (call, given) in calls.items():
+                for _ in range(number):
+                    before = time.perf_counter()
+                    call(given)
+                    seconds[name].append(time.perf_counter() - before)
+        for name, measured in seconds.items():
+            p50, p99 = 1e3 * np.percentile(measured, [50, 99])
+            yield {
+                "server": f"in process: {name}",
+                "rows": rows,
+                "requests": rounds * number,
+                "p50_ms": p50,
+                "p99_ms": p99,
+                "n_threads": 1,
+            }
 
 
 @contextmanager
@@ -86,10 +142,11 @@ def _server(path: Path) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    command = ["mlflow", "models", "serve", "-m", str(path), "--env-manager", "local"]
+    served = ["mlflow", "models", "serve", "-m", str(path), "--env-manager", "local", "-p"]
+    command = ["benchmarks.endpoint", str(path)] if path.suffix in _WRITTEN else served
     scripts = str(Path(sys.executable).parent)
     process = subprocess.Popen(
-        [sys.executable, "-m", *command, "-p", str(port)],
+        [sys.executable, "-m", *command, str(port)],
         env={
             **os.environ,
             "PATH": os.pathsep.join([scripts, os.environ["PATH"]]),
@@ -136,13 +193,17 @@ class _Client:
         before = time.perf_counter()
         status = self.status("POST", "/invocations", body)
         if status != 200:
-            raise RuntimeError(f"a good request was answered with {status}")
+            raise RuntimeError(
+                f"a good request to port {self._connection.port} was answered with {status}"
+            )
         return time.perf_counter() - before
 
 
-def _measured(ports: dict[str, int], rows: int, number: int, rounds: int) -> Iterator[Row]:
+def _measured(
+    ports: dict[str, int], payload: str, rows: int, number: int, rounds: int
+) -> Iterator[Row]:
     """Servers take turns; one client for latencies, several at once for throughput."""
-    body = _body(rows, np.random.default_rng(rows))
+    body = _body(rows, np.random.default_rng(rows), payload=payload)
     latencies: dict[str, list[float]] = {name: [] for name in ports}
     busy = dict.fromkeys(ports, 0.0)
     for port in ports.values():
@@ -158,6 +219,7 @@ def _measured(ports: dict[str, int], rows: int, number: int, rounds: int) -> Ite
         p50, p99 = np.percentile(latencies[name], [50, 99])
         yield {
             "server": name,
+            "payload": payload,
             "rows": rows,
             "requests": rounds * number,
             "p50_ms": 1e3 * p50,
@@ -207,11 +269,16 @@ def _params() -> list[Row | None]:
     return [None, {"output": "rank"}, {"output": "top_k", "k": 3}]
 
 
-def _body(rows: int, rng: np.random.Generator, params: Row | None = None) -> str:
-    table = {"columns": NAMES, "data": rng.normal(size=(rows, N_FEATURES)).round(6).tolist()}
+def _body(
+    rows: int, rng: np.random.Generator, params: Row | None = None, payload: str = "dataframe_split"
+) -> str:
+    data = rng.normal(size=(rows, N_FEATURES)).round(6).tolist()
+    if payload == "inputs":
+        return json.dumps({"inputs": data})
+    table = {"columns": NAMES, "data": data}
     request: Row = {"dataframe_split": table}
     if params is not None:
         table["columns"] = [*NAMES, "qid"]
-        table["data"] = [[*row, f"q{i // 10}"] for i, row in enumerate(table["data"])]
+        table["data"] = [[*row, f"q{i // 10}"] for i, row in enumerate(data)]
         request["params"] = params
     return json.dumps(request)

@@ -25,6 +25,7 @@ from rankplug.tuning.records import Cost, PathStep, TrialStep
 
 # Kept of each fold for the test of the pruner: enough for its power, and little to store.
 _SCORES_PER_FOLD = 500
+_SHORT = 1.0  # seconds: dashboards do not look more often
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,12 +277,20 @@ class Evaluation:
         One for each C of the path; one alone without a path.
     n_unconverged : int
         Trainings that ended at the iteration limit.
+    unreported : dict of int to float
+        Values that the trial's storage does not have yet, by the number of the step.
     """
 
     def __init__(self, task: TuningTask, Cs: Sequence[float] | None) -> None:
         self._task = task
         self.candidates = [Candidate(C) for C in Cs or (None,)]
         self.n_unconverged = 0
+        self.unreported: dict[int, float] = {}
+        self._started = time.monotonic()
+
+    def is_long(self) -> bool:
+        """Whether somebody may be waiting to see what the trial has reached."""
+        return time.monotonic() - self._started > _SHORT
 
     @property
     def best(self) -> Candidate:

@@ -246,6 +246,9 @@ def _grid_values(distribution: BaseDistribution) -> list[Any]:
 class NoPruning:
     """Every trial runs to its end."""
 
+    reads_reports = False
+    """Whether it asks the storage for what the trial has reached."""
+
     def after_step(self, trial: Trial, evaluation: Evaluation, step: TrialStep) -> bool:
         """Whether to give up the trial now."""
         return False
@@ -256,6 +259,8 @@ class NoPruning:
 
 class OptunaPruning(NoPruning):
     """By a pruner of Optuna's, from values at the same step: fold, or fold and C of a path."""
+
+    reads_reports = True
 
     def __init__(self, study: Study, pruner: BasePruner) -> None:
         study.pruner = pruner

@@ -6,10 +6,11 @@ This module imports optuna: it is itself imported in functions only.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +44,11 @@ class Place:
     storage: BaseStorage
     name: str
     workers: Workers
+    journal: Journal | None = None
+
+    def together(self) -> AbstractContextManager[None]:
+        """Write what is stored within at once, where that is possible; for one thread alone."""
+        return nullcontext() if self.journal is None else self.journal.together()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -91,8 +97,76 @@ def _open_journal(path: Path) -> Place:
         )
     file = path if path.suffix == ".journal" and not path.is_dir() else path / JOURNAL
     file.parent.mkdir(parents=True, exist_ok=True)
-    backend = JournalFileBackend(str(file), lock_obj=JournalLock(file))
-    return Place(JournalStorage(backend), str(file), Workers(file, shared=True))
+    journal = Journal(file)
+    return Place(JournalStorage(journal), str(file), Workers(file, shared=True), journal)
+
+
+class Journal(JournalFileBackend):
+    """A journal in which several records can be written at once, locked and synced a single time.
+
+    A disk may take milliseconds to sync, and a trial has a dozen records.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._own_lock = JournalLock(file)
+        self._n_read = 0
+        # Records that are not in the file yet, and how many there are before them.
+        self._held: tuple[int, list[dict[str, Any]]] | None = None
+        self._broken: OSError | None = None
+        super().__init__(str(file), lock_obj=self._own_lock)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Hold back what is appended within, and write it at the end; others cannot write then.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written. Then nothing is read or written any more: what this process
+            has read of its own records is not in the file.
+        """
+        with self._own_lock.kept():
+            self._n_read += sum(1 for _ in super().read_logs(self._n_read))
+            records: list[dict[str, Any]] = []
+            self._held = (self._n_read, records)
+            try:
+                yield
+            finally:
+                try:
+                    if records:
+                        super().append_logs(records)
+                        # So that it is known where the next one begins.
+                        self._n_read += sum(1 for _ in super().read_logs(self._n_read))
+                except OSError as error:
+                    self._broken = error
+                    raise
+                finally:
+                    self._held = None
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Write records, or hold them back."""
+        self._raise_if_broken()
+        if self._held is None:
+            super().append_logs(logs)
+        else:
+            self._held[1].extend(json.loads(json.dumps(log)) for log in logs)  # as they are read
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """The records from that number on, those that are held back last."""
+        self._raise_if_broken()
+        number = log_number_from
+        if self._held is None or number < self._held[0]:
+            for log in super().read_logs(number):
+                number += 1
+                yield log
+            self._n_read = max(self._n_read, number)
+        held = self._held
+        if held is not None and number >= held[0]:
+            yield from held[1][number - held[0] :]
+
+    def _raise_if_broken(self) -> None:
+        if self._broken is not None:
+            raise self._broken
 
 
 class JournalLock(JournalFileOpenLock):
@@ -106,9 +180,23 @@ class JournalLock(JournalFileOpenLock):
         super().__init__(str(journal))
         self._journal = journal
         self._held: IO[bytes] | None = None
+        self._is_kept = False
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Hold the lock, whoever asks for it and gives it back within."""
+        self.acquire()
+        self._is_kept = True
+        try:
+            yield
+        finally:
+            self._is_kept = False
+            self.release()
 
     def acquire(self) -> bool:
         """Wait for the lock."""
+        if self._is_kept:
+            return True
         self.release()  # it is still held where a signal came between this and Optuna's `try`
         self._held = open(self._journal.with_name(f"{self._journal.name}.lock"), "ab")  # noqa: SIM115
         try:
@@ -121,7 +209,7 @@ class JournalLock(JournalFileOpenLock):
 
     def release(self) -> None:
         """Let others have the lock."""
-        if self._held is not None:
+        if self._held is not None and not self._is_kept:
             self._held.close()
 
 

@@ -118,7 +118,7 @@ class Study:
             with deferred(once=True):
                 fail_killed(study, place.workers, worker)
             pruning = make_pruning(self.pruner, study)
-            trials = Trials(self, study, path, sampler, pruning, place.workers, worker)
+            trials = Trials(self, study, path, sampler, pruning, place, worker)
             self.observer.study_started(self._info(study), left_behind(study, place.workers))
             try:
                 with warnings.catch_warnings():

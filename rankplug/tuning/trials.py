@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,12 @@ from optuna.trial import TrialState as State
 from sklearn.base import clone
 
 from rankplug.exceptions import ClusterError, RankplugError
-from rankplug.system.locks import Workers
 from rankplug.system.signals import deferred, raise_if_lost
 from rankplug.tuning.evaluation import Evaluation, Stopped
 from rankplug.tuning.records import DETAILS, ERROR, PARAMS, WORKER, params_of, to_record
 from rankplug.tuning.sampling import NoPruning, TrialSampler
 from rankplug.tuning.space import CPath
-from rankplug.tuning.storage import end_trial, fail_killed
+from rankplug.tuning.storage import Place, end_trial, fail_killed
 
 if TYPE_CHECKING:
     from rankplug.tuning.study import Study
@@ -51,8 +50,8 @@ class Trials:
         With a `TrialSampler`.
     path : CPath or None
         Its best C is given at the end of a trial.
-    workers : Workers
-        The processes that work on the storage.
+    place : Place
+        The storage, and the processes that work on it.
     worker : str
         This process's name among them.
     """
@@ -62,7 +61,7 @@ class Trials:
     path: CPath | None
     sampler: TrialSampler
     pruning: NoPruning
-    workers: Workers
+    place: Place
     worker: str
     asking: threading.Lock = field(default_factory=threading.Lock)
     failures_in_a_row: int = 0
@@ -78,7 +77,7 @@ class Trials:
         while self._others_are_at_their_last():
             time.sleep(_LOOK_EVERY)
             raise_if_lost()
-            fail_killed(self.study, self.workers, self.worker)
+            fail_killed(self.study, self.place.workers, self.worker)
             self._run_here()
 
     def _run_here(self) -> None:
@@ -101,7 +100,7 @@ class Trials:
             return False
         running = self.study.get_trials(deepcopy=False, states=(State.RUNNING,))
         names = [trial.user_attrs.get(WORKER) for trial in running]
-        return any(name is not None and self.workers.sees(name) for name in names)
+        return any(name is not None and self.place.workers.sees(name) for name in names)
 
     def _work(self) -> None:
         while (trial := self._ask()) is not None:
@@ -115,17 +114,19 @@ class Trials:
         plan = self.plan
         raise_if_lost()
         # One process of this machine after the other, so that none asks for a trial too many.
-        with deferred(once=True), self.asking, self.workers.one_at_a_time():
+        with deferred(once=True), self.asking, self.place.workers.one_at_a_time():
             if self.stop or plan.out_of_time() or plan.used_up(self.study):
                 return None
             if self.failures_in_a_row >= _FAILURES_IN_A_ROW or self.sampler.exhausted(self.study):
                 return None
-            trial = self.study.ask(self.sampler.distributions)
-            if plan.used_up(self.study, before=trial.number):
-                # A process of another machine was faster.
-                end_trial(self.study, trial, state=State.FAIL)
-                return None
-            trial.set_user_attr(WORKER, self.worker)
+            # Samplers of others may take their time, in which nobody could write.
+            with self._together() if isinstance(plan.sampler, str) else nullcontext():
+                trial = self.study.ask(self.sampler.distributions)
+                if plan.used_up(self.study, before=trial.number):
+                    # A process of another machine was faster.
+                    end_trial(self.study, trial, state=State.FAIL)
+                    return None
+                trial.set_user_attr(WORKER, self.worker)
         self._define(trial)
         plan.observer.trial_started(trial.number, params_of(trial))
         return trial
@@ -167,7 +168,9 @@ class Trials:
                     number = fold * n_candidates + position
                     with deferred(once=True):
                         if len(self.study.directions) == 1 and math.isfinite(step.so_far):
-                            trial.report(step.so_far, number)
+                            evaluation.unreported[number] = step.so_far
+                        if self.pruning.reads_reports or evaluation.is_long():
+                            _report(trial, evaluation)
                         plan.observer.step(trial.number, step)
                         if number < last and self.pruning.after_step(trial, evaluation, step):
                             return True
@@ -176,8 +179,16 @@ class Trials:
     def _stopping(self) -> bool:
         return self.stop or raise_if_lost()
 
+    def _together(self) -> AbstractContextManager[None]:
+        return self.place.together() if self.plan.n_jobs == 1 else nullcontext()
+
     @deferred(once=True)
     def _finish(self, trial: Trial, evaluation: Evaluation, *, pruned: bool) -> FrozenTrial:
+        with self._together():
+            return self._store(trial, evaluation, pruned=pruned)
+
+    def _store(self, trial: Trial, evaluation: Evaluation, *, pruned: bool) -> FrozenTrial:
+        _report(trial, evaluation)
         if self.path is not None:
             best, searched = evaluation.best.C, self.path.range
             assert best is not None
@@ -197,6 +208,7 @@ class Trials:
     def _fail(self, trial: Trial, evaluation: Evaluation, error: str | None = None) -> FrozenTrial:
         """End a trial without a result; without an error it counts as killed."""
         with suppress(UpdateFinishedTrialError):
+            _report(trial, evaluation)
             if error is not None:
                 self.failures_in_a_row += 1
                 trial.set_user_attr(ERROR, error)
@@ -209,6 +221,12 @@ class Trials:
         """End a trial; one after the other, as samplers look whether others are at work."""
         with self.asking:
             return end_trial(self.study, trial, values, state)
+
+
+def _report(trial: Trial, evaluation: Evaluation) -> None:
+    """Store what the trial has reached, step by step, and was not stored yet."""
+    for number in list(evaluation.unreported):
+        trial.report(evaluation.unreported.pop(number), number)
 
 
 def _reason(trial: Trial, error: Exception) -> str:

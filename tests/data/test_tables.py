@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from rankplug.data import tables
+from rankplug.data import read_features, tables
 from rankplug.exceptions import DataError
 
 MAKERS = [pd.DataFrame, pl.DataFrame, pa.table, pa.RecordBatch.from_pydict]
@@ -62,7 +62,7 @@ def test_missing_values_become_nan(make):
     np.testing.assert_array_equal(tables.to_matrix(table), [[1, 0.5, 1], [np.nan] * 3])
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "Float64", "boolean", "double[pyarrow]", object])
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "double[pyarrow]", object])
 def test_pandas_types_with_missing_values(dtype):
     frame = pd.DataFrame({"a": pd.Series([1, 0, None], dtype=dtype)})
     np.testing.assert_array_equal(tables.to_matrix(frame), [[1], [0], [np.nan]])
@@ -93,6 +93,23 @@ def test_numbers_in_other_clothes(values):
 def test_float32_is_kept_if_all_columns_are(types, expected):
     frame = pd.DataFrame({str(j): np.ones(3, dtype=t) for j, t in enumerate(types)})
     assert tables.to_matrix(frame).dtype == expected
+
+
+def test_small_frames_of_numbers_are_read_at_once_with_the_same_result(monkeypatch):
+    base = pd.DataFrame({"t": ["x", "y"], "b": [3.0, np.nan], "a": [1.0, 2.0]})
+    types = ["int64", "uint64", "int8", "bool", "float32", "float16", "Int64", "category"]
+    frames = [
+        base,
+        base.assign(a=[2**60 + 1, 2]),
+        *(base.assign(a=base.a.astype(t)) for t in types),
+    ]
+    at_once = [read_features(frame, ["a", "b"], {}).matrix for frame in frames]
+    monkeypatch.setattr(tables, "_FEW_VALUES", 0)
+    for frame, found in zip(frames, at_once, strict=True):
+        expected = read_features(frame, ["a", "b"], {}).matrix
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+        assert not np.shares_memory(found, frame["b"].to_numpy())
 
 
 @makers

@@ -356,3 +356,21 @@ def test_kinds_whose_package_is_broken(folder, tmp_path, monkeypatch, target, me
     edit_header(folder, kind="broken")
     with pytest.raises(ModelFormatError, match=message):
         load_model(folder)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", ">f8"])
+def test_checks_at_a_glance_change_neither_answers_nor_refusals(coef, dtype):
+    """Of arrays as most requests hold; squares that overflow prove nothing of finite numbers."""
+    model = LinearModel(coef)
+    rows = np.random.default_rng(1).normal(size=(3, 5)).astype(dtype)
+    large = rows * np.float64(1e30)
+    for X in (rows, large.astype(dtype), np.asfortranarray(rows)):
+        expected = model.predict([list(map(float, row)) for row in X])
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-14)
+    for value, kind in ((np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")):
+        wrong = rows.copy()
+        wrong[1, 2] = value
+        with pytest.raises(DataError, match=f"{kind}.* at row 1, column 2"):
+            model.predict(wrong)
+    with pytest.raises(DataError, match="score of row 0 is not finite"):
+        LinearModel(np.full(5, 1e300)).predict(np.full((1, 5), 1e30).astype(dtype))

@@ -15,7 +15,7 @@ import pytest
 import rankplug
 from rankplug.exceptions import ParameterError
 from rankplug.tuning import TuneObserver, tune
-from rankplug.tuning.storage import _cut_off_half_a_line, end_trial
+from rankplug.tuning.storage import Journal, _cut_off_half_a_line, end_trial
 
 WORKER = """
 import os, sys
@@ -379,7 +379,7 @@ def test_grid_points_of_killed_trials_are_tried_again(tmp_path):
 
 
 @pytest.mark.usefixtures("no_hang")
-@pytest.mark.parametrize("place", [1, 4, 9, 16])
+@pytest.mark.parametrize("place", [1, 4, 8, 11])
 def test_a_signal_while_a_journal_is_locked_leaves_it_open(place, tmp_path, monkeypatch):
     """What is written last of an interrupted study would wait for its own lock for ever."""
     locked = []
@@ -395,6 +395,51 @@ def test_a_signal_while_a_journal_is_locked_leaves_it_open(place, tmp_path, monk
         quick(tmp_path)
     result = quick(tmp_path, resume=True)  # while the traceback keeps all that was open
     assert [one.state for one in result.trials].count("complete") == 3, raised
+
+
+def test_a_trial_syncs_its_journal_twice(tmp_path, monkeypatch):
+    """When it begins and when it ends: a disk takes milliseconds for it, whatever is written."""
+    synced, counts = [], []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    ended = lambda *_: counts.append(len(synced))  # noqa: E731
+    result = quick(tmp_path, folds=5, pruner=None, callbacks=ended)
+    assert np.diff(counts).tolist() == [2, 2]
+    frozen = result.study.get_trials()[2]
+    assert list(frozen.intermediate_values) == [0, 1, 2, 3, 4]
+    assert frozen.user_attrs["rankplug.worker"]
+
+
+def test_records_held_back_are_read_behind_those_of_others(tmp_path):
+    one, other = (Journal(tmp_path / "study.journal") for _ in range(2))
+    other.append_logs([{"n": 0}])
+    with one.together():
+        one.append_logs([{"n": (1,)}])
+        assert list(one.read_logs(0)) == [{"n": 0}, {"n": [1]}]
+        assert list(one.read_logs(1)) == [{"n": [1]}]
+        assert list(other.read_logs(0)) == [{"n": 0}]
+    other.append_logs([{"n": 2}])
+    for journal in (one, other):
+        assert [list(journal.read_logs(start)) for start in (2, 3)] == [[{"n": 2}], []]
+        assert len(list(journal.read_logs(0))) == 3
+
+
+def test_a_journal_that_could_not_be_written_is_not_gone_on_with(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "study.journal")
+
+    def write():
+        with journal.together():
+            journal.append_logs([{"n": 0}])
+
+    def fail(_):
+        raise OSError("no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="no space"):
+            write()
+    for call in (lambda: journal.append_logs([{}]), lambda: list(journal.read_logs(0))):
+        with pytest.raises(OSError, match="no space"):
+            call()
 
 
 def test_passwords_are_not_shown():
