@@ -166,11 +166,10 @@ def newton_cg(
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        thorough = stalled
+        thorough, proving = stalled, norm <= gradient_tol
+        rules = {"thorough": thorough, "proving": proving}
         try:
-            moved = _take_step(
-                loss, C, point, preconditioner, _CG_SHARE_OF_GOAL * goal, thorough=thorough
-            )
+            moved = _take_step(loss, C, point, preconditioner, _CG_SHARE_OF_GOAL * goal, **rules)
         except Overdue:
             moved = None
         if moved is None:
@@ -185,13 +184,12 @@ def _take_step(
     point: Point,
     preconditioner: Preconditioner,
     gradient_goal: float,
-    *,
-    thorough: bool,
+    **rules: bool,
 ) -> Point | None:
     """The next point, None if there is no better one along the Newton direction."""
     value, gradient = point.objective(C), point.gradient(C)
     direction, residual, n_products = _solve_for_direction(
-        loss, C, point.w, gradient, preconditioner, gradient_goal, thorough=thorough
+        loss, C, point.w, gradient, preconditioner, gradient_goal, **rules
     )
     step = _search_line(loss, C, point.w, value, gradient, direction)
     if step is None:
@@ -227,6 +225,7 @@ def _solve_for_direction(
     gradient_goal: float,
     *,
     thorough: bool,
+    proving: bool,
 ) -> tuple[Vector, Vector, int]:
     """Conjugate gradients on ``(I + C H) p = -gradient``: p, its residual, and how many products.
 
@@ -234,8 +233,10 @@ def _solve_for_direction(
     the quadratic model by little beside the average of all steps [2]_, unless they are to be
     thorough; or when the model promises a gradient of at most `gradient_goal`, for p or for a mean
     of all p so far that has a smaller residual [3]_. The scores of such a mean are read from the
-    features, which costs no more than to go on. They stop also when interrupted, or where rounding
-    errors rule: wherever they stop the direction is one of descent.
+    features, which costs no more than to go on. While all that is left is `proving` that f is near
+    its minimum, where the model is exact, they go on if one more product should reach that goal.
+    They stop also when interrupted, or where rounding errors rule: wherever they stop the direction
+    is one of descent.
     """
     precondition = preconditioner.at(C)
     p = np.zeros_like(gradient)
@@ -244,7 +245,7 @@ def _solve_for_direction(
     preconditioned = precondition(residual)
     search = preconditioned.copy()
     square = inner(residual, preconditioned)
-    enough, decrease = _CG_TOLERANCE**2 * square, 0.0
+    enough, decrease, norm = _CG_TOLERANCE**2 * square, 0.0, norm2(residual)
     loss.start_direction()
     for n_products in range(1, MAX_CG_PRODUCTS + 1):
         loss_product = loss.hessian_product(search)
@@ -259,18 +260,20 @@ def _solve_for_direction(
         residual -= step * product
         _smooth(mean, mean_residual, p, residual)
         decrease += step * square  # twice that of the model
-        if norm2(residual) <= gradient_goal or interrupted():
+        before, norm = norm, norm2(residual)
+        if norm <= gradient_goal or interrupted():
             break
         if norm2(mean_residual) <= gradient_goal:
             loss.aim_at(w + mean)
             return mean, mean_residual, n_products
-        if not thorough and n_products * step * square <= _LEAST_PROGRESS * decrease:
+        nearly = proving and norm * norm <= gradient_goal * before
+        if not (thorough or nearly) and n_products * step * square <= _LEAST_PROGRESS * decrease:
             break
         preconditioned = precondition(residual)
-        before, square = square, inner(residual, preconditioned)
-        if square <= enough:
+        square_before, square = square, inner(residual, preconditioned)
+        if square <= enough and not nearly:
             break
-        search = preconditioned + (square / before) * search
+        search = preconditioned + (square / square_before) * search
     return p, residual, n_products
 
 
