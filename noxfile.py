@@ -26,7 +26,7 @@ def tests(session: nox.Session) -> None:
 def long(session: nox.Session) -> None:
     """Run the long tests: attacks in bulk, odd problems against an oracle."""
     install(session, "-e", ".[test]")
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "long", "tests/long")
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "long")
 
 
 @nox.session

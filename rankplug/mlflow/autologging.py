@@ -19,7 +19,6 @@ import mlflow
 import numpy as np
 from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Run
-from mlflow.exceptions import MlflowException
 from mlflow.tracking.context.registry import resolve_tags
 from packaging.specifiers import SpecifierSet
 from sklearn.exceptions import NotFittedError
@@ -180,11 +179,7 @@ class TrainingLog:
         if self._training.valid is not None:
             self._valid = describe_input(self._training.valid, "validation", "valid", *source)
             inputs.append(self._valid)
-        try:
-            self._run.log_inputs(inputs)
-        except MlflowException:
-            # Another thread or process has just added the same data set: now it is there.
-            self._run.log_inputs(inputs)
+        self._run.log_inputs(inputs)
 
     def _log_model(self, fitted: Any) -> None:
         named = bool(_setting("log_model_signatures"))

@@ -35,7 +35,7 @@ from rankplug.metrics import parse_metric
 from rankplug.mlflow.flavor import save_model
 from rankplug.mlflow.spooling import SpoolingClient
 from rankplug.mlflow.steps import Delivery, EndRun, Register, RunStatus
-from rankplug.mlflow.store import Store
+from rankplug.mlflow.store import Store, add_inputs
 from rankplug.models import Model
 from rankplug.recipe import Files, OneFile, Recipe
 from rankplug.runner import data_digest
@@ -92,7 +92,7 @@ class TrackedRun:
 
     def log_inputs(self, inputs: Iterable[DatasetInput]) -> None:
         """Log data sets as inputs."""
-        self.store.client.log_inputs(self.run_id, list(inputs))
+        add_inputs(self.store.client, self.run_id, list(inputs))
 
     def log_text(self, text: str, name: str) -> None:
         """Log a text as an artifact of that name."""

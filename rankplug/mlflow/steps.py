@@ -25,7 +25,7 @@ from mlflow.entities import (
 from mlflow.exceptions import MlflowException
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from rankplug.mlflow.store import environment_defaults
+from rankplug.mlflow.store import add_inputs, environment_defaults
 
 KEY = "rankplug.key"
 """The tag of runs and models that tells one that was made already."""
@@ -241,7 +241,7 @@ class LogInputs(_Step):
 
     def send(self, to: Delivery) -> None:
         """Log them."""
-        to.client.log_inputs(to.of(self.run), [row.input() for row in self.inputs])
+        add_inputs(to.client, to.of(self.run), [row.input() for row in self.inputs])
 
 
 class LogText(_Step):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Experiment, Run
+from mlflow.entities import DatasetInput, Experiment, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking.context.registry import resolve_tags
 
@@ -193,6 +193,20 @@ def _find_or_create(client: MlflowClient, name: str, artifact_location: str | No
         if found is None:
             raise
         return found
+
+
+def add_inputs(client: MlflowClient, run_id: str, inputs: list[DatasetInput]) -> None:
+    """Log data sets as inputs of a run, also when another process adds the same one meanwhile.
+
+    MLflow's database looks whether it has a data set before it adds it, and refuses the second of
+    two processes that both found nothing. When that one looks again, the data set is there.
+    """
+    try:
+        client.log_inputs(run_id, inputs)
+    except MlflowException as error:
+        if "INSERT INTO datasets" not in str(error):
+            raise
+        client.log_inputs(run_id, inputs)
 
 
 def artifact_location(output: Path, tracking_uri: str) -> str | None:

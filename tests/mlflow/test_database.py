@@ -76,7 +76,10 @@ def kill_when(process, begun, seconds):
     process.communicate()
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.4, 1.5])
+REPEATS = [pytest.param(seconds, marks=pytest.mark.long) for seconds in (0.0, 0.7, 1.5)]
+
+
+@pytest.mark.parametrize("seconds", [0.4, *REPEATS])
 def test_a_command_that_is_killed_in_its_first_seconds(seconds, folder):
     output = folder / "o"
     first = start("run", "small.yaml", "--quiet", "--output", "o")
@@ -90,7 +93,7 @@ def test_a_command_that_is_killed_in_its_first_seconds(seconds, folder):
 MLFLOW = "import sys, mlflow; mlflow.MlflowClient(tracking_uri=sys.argv[1]).search_experiments()"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.7])
+@pytest.mark.parametrize("seconds", [0.4, *REPEATS])
 def test_what_mlflow_left_half_made_is_made_again(seconds, folder):
     file = folder / "o" / "mlflow.db"
     file.parent.mkdir()

@@ -75,7 +75,7 @@ def test_a_server_that_never_answers_costs_seconds_and_no_results(server, undist
     assert contents(server.uri, "silent") == undisturbed
 
 
-@pytest.mark.parametrize("n_good", [11, 50])
+@pytest.mark.parametrize("n_good", [11, pytest.param(50, marks=pytest.mark.long)])
 def test_an_answer_that_is_lost_and_a_spool_that_is_half_sent(
     n_good, server, undisturbed, tmp_path
 ):

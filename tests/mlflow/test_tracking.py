@@ -12,7 +12,9 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from scipy import sparse
+from sqlalchemy.exc import IntegrityError
 
 import rankplug.mlflow
 from rankplug import LabelRankingData, RankingData, make_solver, runner
@@ -258,6 +260,23 @@ def test_data_sets_are_inputs(finished):
         train = inputs["digits-retrieval/train"]
         assert train.dataset.digest == data_digest(SPLITS["train"])
         assert [(tag.key, tag.value) for tag in train.tags] == [("mlflow.data.context", "training")]
+
+
+def test_another_process_may_add_the_same_data_meanwhile(store, tmp_path, monkeypatch):
+    add, asked = SqlAlchemyStore._log_inputs_impl, []
+
+    def add_too_late(self, *arguments):
+        asked.append(arguments)
+        if len(asked) % 2:
+            raise IntegrityError("INSERT INTO datasets (dataset_uuid)", {}, OSError("UNIQUE"))
+        add(self, *arguments)
+
+    monkeypatch.setattr(SqlAlchemyStore, "_log_inputs_impl", add_too_late)
+    observer, _ = run(SMALL, tmp_path / "out", store)
+    parent, children = parent_and_children(observer)
+    tracked = (parent, *children.values())
+    assert [len(one.inputs.dataset_inputs) for one in tracked] == [3, 3]
+    assert len(asked) == 4
 
 
 def test_metrics_are_tied_to_the_model_and_the_data(finished):
