@@ -32,7 +32,7 @@ KernelFunction: TypeAlias = Callable[[Any, Any], NDArray[Any]]
 Indices: TypeAlias = NDArray[np.int64]
 
 _EPSILON = float(np.finfo(np.float64).eps)
-_LARGEST_ERROR = 1e-9  # of an exponent, beyond which squared distances are taken around the mean
+_LARGEST_ERROR = 1e-13  # of an exponent, beyond which squared distances are taken around the mean
 _ELEMENTS_AT_ONCE = 2**20  # of features squared at once: 8 MB
 _CHUNK_ROWS = 256  # rows asked of the kernel at once, which are copied into the cache
 
@@ -102,14 +102,28 @@ class Kernel:
         """``|x - z|^2``; rows far from 0, whose squares would cancel, are moved there first."""
         from sklearn.metrics.pairwise import euclidean_distances
 
-        if isinstance(X, np.ndarray) and isinstance(Z, np.ndarray):
-            error = self.gamma * _EPSILON * float(squared_norms(X).max(initial=0.0))
-            if not error < _LARGEST_ERROR:
-                center = Z.mean(axis=0, dtype=np.float64)
-                X, Z = X - center, Z - center
-                if not (np.isfinite(X).all() and np.isfinite(Z).all()):
-                    raise self._too_large()
+        if isinstance(Z, np.ndarray) and self._loses_digits(X):
+            center = Z.mean(axis=0, dtype=np.float64)
+            X, Z = X - center, Z - center
+            if not (np.isfinite(X).all() and np.isfinite(Z).all()):
+                raise self._too_large()
         return np.array(euclidean_distances(X, Z, squared=True), dtype=np.float64)
+
+    def _loses_digits(self, X: Matrix) -> bool:
+        """Whether dense rows lie too far from 0 for the squares in exponents of rbf."""
+        return isinstance(X, np.ndarray) and not _EPSILON * self._exponent(X) < _LARGEST_ERROR
+
+    def _exponent(self, X: Matrix) -> float:
+        """The largest of what the exponents of rbf are differences of."""
+        return self.gamma * float(squared_norms(X).max(initial=0.0))
+
+    def condition(self, X: Matrix) -> float:
+        """By how many units of their last digits kernels of the rows may be wrong, about."""
+        if self.function == "poly":
+            return float(self.degree)
+        if self.function != "rbf":
+            return 1.0
+        return 1.0 + self._exponent(X - X.mean(axis=0) if self._loses_digits(X) else X)
 
     def diagonal(self, X: Matrix) -> NDArray[np.float64]:
         """The kernel of every row with itself."""

@@ -377,7 +377,7 @@ def evaluate(problem: Any, solver: Any, data: Data, result: SolverResult) -> tup
         norm = float(np.sum(coef * (K @ coef)))
         ahead = scores[problem.better] - scores[problem.worse]
         value = problem.value_of(ahead, norm)
-        most = np.abs(K).max() * np.abs(coef).sum()
+        most = model.kernel.condition(model.support) * np.abs(K).max() * np.abs(coef).sum()
         rounding = problem.rounding(ahead, 4e-15 * most) + 4e-15 * most * np.abs(coef).sum()
     if getattr(solver, "online", False):  # a gap of such a size is none
         rounding += (

@@ -349,8 +349,9 @@ def _size_of_terms(model: Any, data: Data) -> float:
         diagonal = np.diagonal(kernel(rows, rows))
     else:
         diagonal = kernel.diagonal(rows)
-    powers = kernel.degree if kernel.function == "poly" else 1
-    return powers * float(diagonal.max() * np.abs(model.dual_coef).sum(axis=0).max())
+    return kernel.condition(rows) * float(
+        diagonal.max() * np.abs(model.dual_coef).sum(axis=0).max()
+    )
 
 
 class TopSolver(IterativeSolver):

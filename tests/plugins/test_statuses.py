@@ -9,7 +9,7 @@ ONCE_WRONG = {
     "tree-tron tron": [109, 301],  # float32 features far from 0
     "cutting-plane": [52],  # float64 ones
     "cutting-plane smoothed-newton": [69, 269, 904],  # hinges as narrow as rounding errors
-    "sopopo": [34, 94, 407],  # float32 kernels, a vanishing model, kernels far from 0
+    "sopopo": [34, 94, 407, 1177],  # float32 kernels, a vanishing model, kernels far from 0
     "larank": [59, 507],
     "larank cyclic": [22, 812],
 }
