@@ -19,6 +19,8 @@ from rankplug.system.files import parse_json
 HEADER = "model.json"
 SCHEMA_VERSION = 1
 
+_USUAL_PLACES = ("*", "models/*")  # of models in a folder of other things
+_MOST_SHOWN = 3  # of them
 _DEEPEST = 8  # models within each other; the library itself makes two, a pipeline of a scaled one
 
 
@@ -60,7 +62,9 @@ def read_header(folder: Path) -> dict[str, Any]:
     """The header of a model's folder; raises `ModelFormatError` if it is none."""
     try:
         if not _is_file(folder, HEADER):
-            raise ModelFormatError(f"{folder} holds no rankplug model: no {HEADER} in it")
+            raise ModelFormatError(
+                f"{folder} holds no rankplug model: no {HEADER} in it{_models_within(folder)}"
+            )
         header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelFormatError(f"{folder / HEADER} cannot be read: {error}") from None
@@ -80,6 +84,16 @@ def read_header(folder: Path) -> dict[str, Any]:
     if _depth(header["model"]) > _DEEPEST:
         raise ModelFormatError(f"{folder / HEADER}: more than {_DEEPEST} models within each other")
     return header
+
+
+def _models_within(folder: Path) -> str:
+    """Which folders within hold a model, such as those of a run, for messages."""
+    files = (file for where in _USUAL_PLACES for file in folder.glob(f"{where}/{HEADER}"))
+    found = sorted(str(file.parent) for file in files)
+    if not found:
+        return ""
+    shown = ", ".join(found[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
+    return f", but in {shown}: name {'that' if len(found) == 1 else 'one of these'}"
 
 
 def _wrong_entries(header: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rankplug.data import LARGEST_GRADE
 from rankplug.exceptions import DataError, RankplugError
 from rankplug.io import open_prepared, read_table
 from rankplug.io.files import InputFile, Notation, has_data_suffix
@@ -20,7 +21,6 @@ from rankplug.recipe.values import is_line
 from rankplug.solver import solver_class
 
 _MOST_NAMES = 12  # of features in a line
-_LARGEST_GRADE = 31  # that LightGBM takes
 _ROUNDS = """\
     params: {n_estimators: 300, early_stopping_rounds: 20}"""
 
@@ -238,8 +238,7 @@ def _solvers(choice: Choice | None) -> Iterator[str]:
     yield _ROUNDS
     label = None if choice is None else {one.name: one for one in choice.columns}[choice.label]
     graded = label is not None and (
-        label.kind == "booleans"
-        or (label.whole and label.low >= 0 and label.high <= _LARGEST_GRADE)
+        label.kind == "booleans" or (label.whole and label.low >= 0 and label.high <= LARGEST_GRADE)
     )
     if graded and _is_available("lightgbm-lambdarank"):
         yield "  - solver: lightgbm-lambdarank"

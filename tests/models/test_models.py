@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -338,6 +339,17 @@ def test_no_model_at_all(tmp_path):
     for path in (tmp_path, tmp_path / "nowhere", tmp_path / "file"):
         with pytest.raises(ModelFormatError, match="holds no rankplug model"):
             load_model(path)
+
+
+def test_models_in_a_folder_of_other_things_are_named(tmp_path):
+    one = tmp_path / "models" / "a"
+    LinearModel([1.0]).save(one)
+    with pytest.raises(ModelFormatError, match=f"but in {re.escape(str(one))}: name that"):
+        load_model(tmp_path)
+    for name in ("model", "b", "c"):
+        LinearModel([1.0]).save(tmp_path / name)
+    with pytest.raises(ModelFormatError, match=r"b, .*c, .*model, \.\.\.: name one of these"):
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize(
