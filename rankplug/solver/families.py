@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from rankplug.data import RankingData
-from rankplug.exceptions import ParameterError
+from rankplug.exceptions import DataWarning, ParameterError, warn_caller
 from rankplug.kernels import Kernel, KernelFunction, KernelName, default_gamma
 from rankplug.models import KernelModel, LinearModel, Model, linear_model, linear_weights
 from rankplug.objectives import (
@@ -377,8 +377,8 @@ class TopSolver(IterativeSolver):
     max_iter : int, default=10000
         Most iterations.
     threshold : float, optional
-        Rows of higher relevance are positive, the others negative; by default those above the
-        lowest relevance.
+        Rows of higher relevance are positive, the others negative, whatever their grades; by
+        default those above the lowest relevance, with a warning if there are more than two grades.
     scope : "per-query" or "global"
         Compare positives with the negatives of their own query, or of all queries together,
         where each positive counts as much as its query's weight. The same for one query.
@@ -449,6 +449,8 @@ class TopSolver(IterativeSolver):
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
         assert isinstance(data, RankingData)
+        if self.threshold is None:
+            self._tell_of_grades(data)
         k, loss = self._top_k() or 1, self._top_loss()
         problem = make_top_problem(data, self.threshold, self.scope, k, loss)
         found = self._minimise(problem, monitor, init)
@@ -461,3 +463,17 @@ class TopSolver(IterativeSolver):
             n_iter=found.n_iter,
             n_passes=found.n_passes,
         )
+
+    def _tell_of_grades(self, data: RankingData) -> None:
+        """Warn if relevance has more than the two kinds that are told apart."""
+        counted = (data.weights > 0) & (data.pair_counts > 0)
+        y = data.relevance[counted[data.row_query]]
+        low, high = float(y.min()), float(y.max())
+        if np.any((y > low) & (y < high)):
+            warn_caller(
+                f"{self.name}: relevance has more than two grades, {low:g} to {high:g}, and it "
+                f"knows two kinds: rows above {low:g} are positive, all of them alike. Set "
+                f"threshold={low:g} if that is meant, or a higher threshold, from which rows are "
+                "good enough; 'tree-tron' and 'cutting-plane' learn from every grade",
+                DataWarning,
+            )

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import rankplug
 from rankplug.data import RankingData
-from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
+from rankplug.exceptions import ConvergenceWarning, DataError, DataWarning, ParameterError
 from rankplug.metrics import evaluate
 from rankplug.objectives import make_top_problem
 from rankplug.testing import contract_checks
@@ -234,10 +234,16 @@ def test_many_features_take_conjugate_gradients(monkeypatch, kind, top_k):
 
 def test_the_threshold_makes_positives():
     data = made_data(1)
-    by_default, low, high = (solve(data, threshold=t) for t in (None, 0.5, 1.0))
-    assert by_default.objective == pytest.approx(low.objective)
+    with pytest.warns(DataWarning, match="two grades, 0 to 2, .*above 0 .*Set threshold=0 "):
+        by_default = solve(data)
+    with pytest.warns(DataWarning, match="a2dm2: relevance has more than two grades"):
+        rankplug.Ranker("a2dm2").fit(data.X, data.relevance, qid=data.qid)
     binary = RankingData.from_arrays(data.X, data.relevance > 1, data.qid)
-    assert high.objective == pytest.approx(solve(binary).objective)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        low, high, two = solve(data, threshold=0.5), solve(data, threshold=1.0), solve(binary)
+    assert by_default.objective == pytest.approx(low.objective)
+    assert high.objective == pytest.approx(two.objective)
 
 
 def test_queries_of_one_kind_are_left_out():
