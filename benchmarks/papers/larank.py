@@ -57,6 +57,8 @@ def multiclass(tiny: bool, _rounds: int) -> Iterator[_Row]:
             methods["larank cyclic, explicit weights"] = partial(
                 _larank, schedule="cyclic", **_GAP, **explicit
             )
+        if problem.gamma is not None and 8 * len(problem.train[1]) ** 2 > _CACHE_MB * 2**20:
+            methods.pop("sopopo")  # it computes rows that do not fit again in each epoch
         for method, fit in methods.items():
             samples = alternate({method: partial(fit, problem)}, 1)[method]
             yield {**problem.about(), "method": method, **samples.result, **samples.columns()}
