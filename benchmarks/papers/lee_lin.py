@@ -281,13 +281,15 @@ def plot_convergence(source: Path, target: Path) -> None:
     table = results.read(source)
     problems = list(dict.fromkeys(row["problem"] for row in table))
     columns = ["excess", "pairwise_accuracy", "mean_ndcg", *(f"{C:g}" for C in _FIXED_CS)]
-    figure = Figure(figsize=(24, 3.4 * len(problems)), layout="constrained")
+    figure = Figure(figsize=(22, 3.2 * len(problems)), layout="constrained")
     axes = figure.subplots(len(problems), len(columns), squeeze=False)
     for line_of_axes, problem in zip(axes, problems, strict=True):
         for axis, column in zip(line_of_axes, columns, strict=True):
             fixed = column not in table[0]
             shown = "excess" if fixed else column
             rows = [row for row in table if row["problem"] == problem and row[shown]]
+            if shown != "excess":  # w = 0, which ranks nothing, would set the scale
+                rows = [row for row in rows if row["n_iter"] != "0"]
             rows = [r for r in rows if (r["figure"] == "7") == fixed]
             rows = [r for r in rows if not fixed or float(r["C"]) == float(column)]
             if not rows:
@@ -297,8 +299,9 @@ def plot_convergence(source: Path, target: Path) -> None:
                 line = [row for row in rows if row["method"] == method]
                 _draw_curve(axis, line, method, shown)
             _draw_stop(axis, rows, shown)
-            title = f"{problem}, C = {float(rows[0]['C']):g}"
-            axis.set(title=title, xlabel="CPU seconds", ylabel=shown.replace("_", " "))
+            name = "relative difference" if shown == "excess" else shown.replace("_", " ")
+            title = f"{problem}, C = {float(rows[0]['C']):.3g}"
+            axis.set(title=title, xlabel="CPU seconds", ylabel=name)
             axis.set(xscale="log", yscale="log" if shown == "excess" else "linear")
     axes[0, 0].legend(frameon=False, fontsize="small")
     figure.savefig(target, dpi=80)
