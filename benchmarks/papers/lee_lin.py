@@ -289,7 +289,7 @@ def plot_convergence(source: Path, target: Path) -> None:
             shown = "excess" if fixed else column
             rows = [row for row in table if row["problem"] == problem and row[shown]]
             if shown != "excess":  # w = 0, which ranks nothing, would set the scale
-                rows = [row for row in rows if row["n_iter"] != "0"]
+                rows = [row for row in rows if float(row["pairwise_accuracy"]) > 0.0]
             rows = [r for r in rows if (r["figure"] == "7") == fixed]
             rows = [r for r in rows if not fixed or float(r["C"]) == float(column)]
             if not rows:
@@ -300,7 +300,7 @@ def plot_convergence(source: Path, target: Path) -> None:
                 _draw_curve(axis, line, method, shown)
             _draw_stop(axis, rows, shown)
             name = "relative difference" if shown == "excess" else shown.replace("_", " ")
-            title = f"{problem}, C = {float(rows[0]['C']):.3g}"
+            title = f"{problem}, C = {float(rows[0]['C']):.4g}"
             axis.set(title=title, xlabel="CPU seconds", ylabel=name)
             axis.set(xscale="log", yscale="log" if shown == "excess" else "linear")
     axes[0, 0].legend(frameon=False, fontsize="small")
