@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from rankplug.exceptions import RankplugError
 
 
 @contextmanager
@@ -48,9 +51,23 @@ def claimed_here(name: str, *, shared: bool = False) -> Iterator[bool]:
 
 
 def private_file(name: str) -> Path:
-    """A file name in the folder for temporary files, the same for the same name."""
-    key = uuid.uuid5(uuid.NAMESPACE_URL, name).hex
-    return Path(tempfile.gettempdir(), f"rankplug-{os.getuid()}-{key}")
+    """A file of this user's own among the temporary ones, the same for the same name.
+
+    Raises
+    ------
+    RankplugError
+        If somebody else has taken the name of the folder for such files.
+    """
+    folder = Path(tempfile.gettempdir(), f"rankplug-{os.getuid()}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    made = folder.lstat()
+    if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid():
+        raise RankplugError(
+            f"{folder} is not a folder of yours: remove it, or name another folder for temporary "
+            "files in TMPDIR"
+        )
+    return folder / uuid.uuid5(uuid.NAMESPACE_URL, name).hex
 
 
 class Workers:

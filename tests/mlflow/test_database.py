@@ -4,12 +4,15 @@ import os
 import shutil
 import signal
 import sqlite3
+import stat
+import tempfile
 import time
 
 import pytest
 from mlflow import MlflowClient
 
 from rankplug import cli
+from rankplug.mlflow import database
 from tests.forks import COMMAND, Fork
 
 # MLflow's own use of SQLAlchemy.
@@ -126,3 +129,16 @@ def test_the_tables_of_another_program_are_left_alone(folder):
     with sqlite3.connect(folder / "o" / "mlflow.db") as database:
         assert database.execute("SELECT count(*) FROM notes").fetchone() == (0,)
     database.close()
+
+
+def test_locks_lie_in_a_folder_of_the_users_own(folder, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    locks = folder / f"rankplug-{os.getuid()}"
+    locks.symlink_to(folder / "elsewhere")
+    assert cli.main(["run", "small.yaml", "--quiet", "--output", "o"]) == 2
+    assert f"{locks} is not a folder of yours: remove it" in capsys.readouterr().err
+    assert not (folder / "elsewhere").exists()
+    locks.unlink()
+    database.ensure_database(f"sqlite:///{folder}/mlflow.db")
+    assert stat.S_IMODE(locks.stat().st_mode) == 0o700
+    assert [file.suffix for file in locks.iterdir()] == [".lock"]
