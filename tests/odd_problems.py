@@ -7,7 +7,7 @@ early stopping, with a callback that stops, or with no time.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,11 @@ from scipy import sparse
 import rankplug
 from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError
+from rankplug.maps import MappedModel
 from rankplug.models import LabelLinearModel, LinearModel
 from rankplug.solver import Solver, SolverResult, iterate_path
 from rankplug.solver.result import tells_apart
+from rankplug_plugins.mapped.solver import read_solver
 from tests.interior_point import Top, error_of_scores
 from tests.stated_problems import Data, dense, kernel_of, problem_of
 
@@ -97,6 +99,13 @@ VARIANTS: dict[str, tuple[dict[str, Any], Choices]] = {
     ),
     "larank": ({"epochs": 200}, PATTERNS),
     "larank cyclic": ({"epochs": 200, "schedule": "cyclic"}, PATTERNS),
+    "mapped": (
+        {"map": "splines"},
+        {
+            "map": ["identity", "nystroem", "fourier + identity", {"leaves": {"n_estimators": 2}}],
+            "solver": ["cutting-plane", {"larank": {"epochs": 100}}],
+        },
+    ),
 }  # fmt: skip
 
 WAYS = {"plain": 0.55, "init": 0.15, "path": 0.1, "valid": 0.1, "callback": 0.05, "late": 0.05}
@@ -236,14 +245,16 @@ def draw(variant: str, rng: np.random.Generator) -> tuple[Any, Data]:
         for key, values in choices.items()
         if rng.random() < 0.3
     }
-    solver = rankplug.make_solver(variant.split()[0], **fixed, **own)
+    solver = rankplug.make_solver(variant.split()[0], **fixed | own)
     if "label-ranking" in solver.tags.tasks and rng.random() < 0.35:
         data: Data = odd_labels(rng)
     else:
         data = odd_documents(rng, weights=solver.takes_document_weights())
     if data.n_labels is not None and own.get("preconditioner") == "cholesky":
         solver.set_params(preconditioner="auto")  # which labels do not take
-    solver.set_params(tol=float(10.0 ** -rng.integers(2, 9)), **weight_of_loss(solver, data, rng))
+    tol = float(10.0 ** -rng.integers(2, 9))
+    key = "solver__tol" if solver.name == "mapped" else "tol"
+    solver.set_params(**{key: tol}, **weight_of_loss(solver, data, rng))
     if hasattr(solver, "max_iter") and rng.random() < 0.05:
         solver.set_params(max_iter=int(rng.integers(1, 6)))
     return solver, data
@@ -260,7 +271,7 @@ def arguments(way: str, solver: Any, data: Data, rng: np.random.Generator) -> di
         other = rankplug.make_solver(solver.name, **solver.get_params())
         other.set_params(**{key: 0.01 * getattr(solver, key)})
         return {"init": other.solve(data, random_state=0)}
-    if way == "valid":
+    if way == "valid" and hasattr(solver, "early_stopping_rounds"):
         solver.set_params(early_stopping_rounds=2)
         return {"valid": shuffled(data, rng)}
     if way == "late":
@@ -293,7 +304,7 @@ def weight_of_loss(solver: Any, data: Data, rng: np.random.Generator) -> dict[st
     if rng.random() < 0.15:
         weight = 10.0 ** rng.uniform(-8, 8)
         return {"C": weight} if hasattr(solver, "C") else {"lam": weight}
-    if kernel_of(solver, data) is not None:
+    if kernel_of(solver, data) is not None or solver.name == "mapped":
         size = 1.0
     else:
         X = dense(data.X)
@@ -318,7 +329,7 @@ def check(variant: str, seed: int) -> Outcome:
     asked = ask(variant, seed)
     if isinstance(asked, str):
         return Outcome("refused")
-    solver, result, data = asked.solver, asked.result, asked.data
+    solver, result, data = within(asked)
     problem = problem_of(solver, data, asked.base)
     value, rounding = evaluate(problem, solver, data, result)
     upper = problem.upper_bound()
@@ -348,11 +359,22 @@ def check(variant: str, seed: int) -> Outcome:
     if asked.way == "late":
         assert result.status in ("time_limit", "converged"), where
     if result.status == "max_iter":
-        assert result.n_iter == getattr(solver, solver.iteration_limit), f"n_iter: {where}"
+        limit = getattr(solver, solver.iteration_limit) or 1000  # larank's default
+        assert result.n_iter == limit, f"n_iter: {where}"
     if result.status == "converged" and not tells_apart(result.model, data):
         others = [one for one in asked.told if one.category is not ConvergenceWarning]
         assert others, f"ranks nothing, without a word: {where}"
     return Outcome(result.status, upper <= value * (1.0 + solver.tol) + rounding)
+
+
+def within(asked: Asked) -> tuple[Any, SolverResult, Data]:
+    """The solver, its result and its data; those within one of mapped features."""
+    solver, result, data = asked.solver, asked.result, asked.data
+    if not isinstance(result.model, MappedModel):
+        return solver, result, data
+    inner = read_solver(solver.solver).set_params(C=solver.C)
+    columns = result.model.map.transform(data.X).toarray()
+    return inner, replace(result, model=result.model.model), replace(data, X=columns)
 
 
 def evaluate(problem: Any, solver: Any, data: Data, result: SolverResult) -> tuple[float, float]:

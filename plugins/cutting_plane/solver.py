@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from rankplug.optim.vectors import inner
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint
+from rankplug.system.interruption import Overdue
 
 
 class CuttingPlane(LinearPathSolver):
@@ -116,10 +118,12 @@ class _HingeProblem:
         bracket = found.bracket
         self._start = bracket.w
         w, objective, gap = bracket.w, bracket.objective, bracket.gap
-        if isinstance(self._loss, SmoothedHinge):
-            error = self._loss.rounding(C, self._tol * abs(objective))
+        with suppress(Overdue):
+            error = self._loss.rounding(C, w, self._tol * abs(objective))
             if error > 0:  # scores that have followed many steps are wrong by more
-                self._loss.move_to(w)
-                objective = 0.5 * inner(w, w) + C * self._loss.hinge()
+                value = self._loss.move_to(w)
+                if isinstance(self._loss, SmoothedHinge):
+                    value = self._loss.hinge()
+                objective = 0.5 * inner(w, w) + C * value
                 gap = recheck(bracket, objective, error)
         return PathPoint(w, objective, gap, found.n_iter, found.status)

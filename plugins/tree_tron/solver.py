@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from rankplug.optim.vectors import inner, norm2
 from rankplug.parameters import Count, Positive
 from rankplug.shards import Shards
 from rankplug.solver import Data, LinearPathSolver, Objective, PathPoint, Status
-from rankplug.system.interruption import interrupted, is_late
+from rankplug.system.interruption import Overdue, interrupted, is_late
 
 _DECADES = 8  # of C, from where hardly a pair is beyond its margin
 
@@ -120,11 +121,12 @@ class _SquaredHingeProblem:
             if status == "stopped" and bracket.relative_gap <= self._solver.tol:
                 status = "converged"
         w, objective, gap = bracket.w.w, bracket.objective, bracket.gap
-        error = self._loss.rounding(C, self._solver.tol * abs(objective))
-        if error > 0:  # scores that have followed many steps are wrong by more
-            self.move_to(w)
-            objective = self._point.objective(C)
-            gap = recheck(bracket, objective, error)
+        with suppress(Overdue):
+            error = self._loss.rounding(C, w, self._solver.tol * abs(objective))
+            if error > 0:  # scores that have followed many steps are wrong by more
+                self.move_to(w)
+                objective = self._point.objective(C)
+                gap = recheck(bracket, objective, error)
         return PathPoint(w, objective, gap, told.n_iter, status)
 
     def _descend(self, C: float, told: _Told) -> Status:

@@ -55,6 +55,7 @@ AnyPairs = TypeVar("AnyPairs", bound=PreferenceData | RemoteRankingData)
 
 _SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
 _NEGLIGIBLE = 1e-3  # share of a gap that need not be told
+_LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # of scores that differ by a margin of 1
 _FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 
 
@@ -164,14 +165,17 @@ class PairLoss:
         self._gradient, self._gradient_along = self._gradient_along, None
         self.shards.apply(Shard.accept)
 
-    def rounding(self, C: float, goal: float) -> float:
-        """About what rounding errors make of C times the loss at the current point.
+    def rounding(self, C: float, w: Vector, goal: float) -> float:
+        """About what rounding errors make of C times the loss, and of its dual, at `w`.
 
-        0 where that is nothing beside `goal`, the gap that is asked for: unless C is huge and
-        hardly a pair has a loss.
+        The loss stands about there. 0 where that is nothing beside `goal`, the gap that is asked
+        for: unless C is huge and hardly a pair has a loss.
         """
-        error = 0.5 * C * self.factor * float(self.shards.sum(Shard.rounding))
+        error = C * self._rounding()
         return error if error > _NEGLIGIBLE * goal else 0.0
+
+    def _rounding(self) -> float:
+        return 0.5 * self.factor * float(self.shards.sum(Shard.rounding))
 
     def _with_gradient(
         self, operation: Callable[..., Vector], argument: Vector | float | None
@@ -216,6 +220,15 @@ class Hinge(PairLoss):
         gradient: Vector = self.shards.sum(Shard.gradient_along)
         return gradient
 
+    @override
+    def rounding(self, C: float, w: Vector, goal: float) -> float:
+        # Of all pairs, those count whose margin is met but for the last digits of scores.
+        at_zero = float(self.shards.sum(Shard.move_to, None, self.evaluate))
+        if C * at_zero * _LAST_DIGITS <= _NEGLIGIBLE * goal:
+            return 0.0
+        error = C * (self.move_to((1.0 - _LAST_DIGITS) * w) - self.move_to(w))
+        return error if error > _NEGLIGIBLE * goal else 0.0
+
 
 class SmoothedHinge(PairLoss):
     """``h(t) = t^2 / (2 width)`` for t in (0, width), ``t - width / 2`` above: a Huber hinge.
@@ -225,10 +238,12 @@ class SmoothedHinge(PairLoss):
 
     def __init__(self, shards: Shards, width: float = 1.0) -> None:
         super().__init__(shards)
+        self._lost = 0.0
         self._set_width(width)
 
     def narrow(self, width: float) -> float:
         """Change the width; return the new loss at the current point, without a pass over X."""
+        self._lost = max(self._lost, super()._rounding())
         self._set_width(width)
         self._gradient = None
         return float(self.shards.sum(Shard.stay, self.evaluate))
@@ -241,6 +256,12 @@ class SmoothedHinge(PairLoss):
     def hinge(self) -> float:
         """What the loss would be without smoothing, at the current point."""
         return float(self.shards.sum(Shard.hinge))
+
+    @override
+    def _rounding(self) -> float:
+        """The largest one of all widths since it was last asked for: dual values are of each."""
+        lost, self._lost = max(self._lost, super()._rounding()), 0.0
+        return lost
 
     def total_slope(self) -> float:
         """``sum over (i, j) in P of c_q(i,j) h'(1 - (s_i - s_j))`` at the current point."""

@@ -12,8 +12,14 @@ _AT_ONCE = 100
 _PARTS = 10
 
 
-@pytest.mark.parametrize("part", range(_PARTS))
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("variant", "part"),
+    [
+        (variant, part)
+        for variant in VARIANTS
+        for part in range(_PARTS // 2 if variant == "mapped" else _PARTS)
+    ],
+)
 def test_a_status_says_what_is_proved(variant, part):
     seeds = range(_AT_ONCE * part, _AT_ONCE * (part + 1))
     found = [check(variant, seed) for seed in seeds]
