@@ -9,6 +9,7 @@ their place. Where there is no C compiler, only that is there.
 from __future__ import annotations
 
 import ctypes
+import os
 import shlex
 import subprocess
 import sysconfig
@@ -168,7 +169,9 @@ class _PairsInC:
 
 
 def _compiler() -> list[str]:
-    """How to call the compiler of this Python, or cc; empty if there is neither."""
+    """How to call the compiler of this Python, or cc; empty if there is neither, or on Windows."""
+    if os.name == "nt":  # whose compilers take other options, and which locks what is loaded
+        return []
     for command in (sysconfig.get_config_var("CC"), "cc"):
         words = shlex.split(command or "")
         if words and which(words[0]):
