@@ -19,6 +19,7 @@ from rankplug.exceptions import DataError
 Matrix: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sparse.csr_array"
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+_PIECE = 8192  # numbers in a sum of squares, for more of which BLAS would start threads
 _SAMPLE_ROWS = 1000
 _MOST_NAMED = 10  # columns, so that a message stays readable
 _FAR = 10.0  # deviations from 0: the mean of a column that lies far from it
@@ -60,8 +61,10 @@ def is_sound(X: Any) -> bool:
 
 
 def all_finite(values: NDArray[np.floating[Any]]) -> bool:
-    """Whether a sum of squares proves that no value is infinite or NaN; False proves nothing."""
-    return math.isfinite(np.vdot(values, values))  # which warns of no overflow
+    """Whether sums of squares prove that no value is infinite or NaN; False proves nothing."""
+    flat = values.ravel()
+    parts = (flat[b : b + _PIECE] for b in range(0, flat.size, _PIECE))
+    return all(math.isfinite(np.vdot(part, part)) for part in parts)  # which warns of no overflow
 
 
 class CheckedFeatures(NamedTuple):
