@@ -55,6 +55,7 @@ AnyPairs = TypeVar("AnyPairs", bound=PreferenceData | RemoteRankingData)
 
 _SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
 _NEGLIGIBLE = 1e-3  # share of a gap that need not be told
+_OF_DUAL = 4.0  # errors of a dual value, which has the gradient's square, beside those of a loss
 _LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # of scores that differ by a margin of 1
 _FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 
@@ -261,7 +262,7 @@ class SmoothedHinge(PairLoss):
     def _rounding(self) -> float:
         """The largest one of all widths since it was last asked for: dual values are of each."""
         lost, self._lost = max(self._lost, super()._rounding()), 0.0
-        return lost
+        return _OF_DUAL * lost
 
     def total_slope(self) -> float:
         """``sum over (i, j) in P of c_q(i,j) h'(1 - (s_i - s_j))`` at the current point."""
