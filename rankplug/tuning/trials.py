@@ -85,8 +85,10 @@ class Trials:
             self._work()
             return
         with ThreadPoolExecutor(self.plan.n_jobs) as pool:
-            jobs = [pool.submit(self._work) for _ in range(self.plan.n_jobs)]
             try:
+                # A signal while a thread starts would leave one that the pool knows nothing of.
+                with deferred(once=True):
+                    jobs = [pool.submit(self._work) for _ in range(self.plan.n_jobs)]
                 for job in as_completed(jobs):
                     job.result()
             except BaseException:

@@ -20,7 +20,7 @@ from scipy import sparse
 
 import rankplug
 from rankplug.data import LabelRankingData, RankingData
-from rankplug.exceptions import ConvergenceWarning, RankplugError
+from rankplug.exceptions import ConvergenceWarning, DataWarning, RankplugError
 
 SAME, WORKS, EITHER = "same", "works", "either"
 
@@ -84,12 +84,14 @@ BASE = {"query-document": documents, "label-ranking": instances}
 
 
 def quietly(call, *args, **kwargs):
-    """The result; any warning but that of convergence, and of an optimum at 0, is a fault."""
+    """The result; any warning but those of convergence, of an optimum at 0, and of grades that a
+    solver does not tell apart is a fault."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", ".*the optimum is w = 0", UserWarning)
         warnings.filterwarnings("ignore", ".*which ranks nothing", UserWarning)
+        warnings.filterwarnings("ignore", ".*relevance has more than two grades", DataWarning)
         warnings.filterwarnings("ignore", "X has feature names, but", UserWarning)
         return call(*args, **kwargs)
 

@@ -220,6 +220,24 @@ def test_tuning_ends_and_its_study_goes_on(tmp_path, send, n_jobs, path):
     assert tune(quick, data, **options).counts["complete"] >= 1
 
 
+def test_a_signal_while_threads_start_leaves_none_behind(tmp_path, monkeypatch):
+    start, started, before = threading.Thread.start, [], set(threading.enumerate())
+
+    def start_and_send(self):
+        start(self)
+        if not started:
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_send)
+    data = rankplug.RankingData.from_arrays(*arrays())
+    options = {"n_trials": 50, "folds": 2, "storage": tmp_path, "progress": False, "n_jobs": 2}
+    with pytest.raises(KeyboardInterrupt):
+        tune(endless("tree-tron"), data, space={"C": {"low": 0.9e4, "high": 1.1e4}}, **options)
+    assert started
+    assert set(threading.enumerate()) <= before
+
+
 def test_sigterm_ends_a_loop_and_then_the_process(tmp_path):
     script = (
         "import signal, sys\n"
