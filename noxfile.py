@@ -24,7 +24,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """Run the long tests: attacks in bulk, odd problems against an oracle."""
+    """Run the long tests: attacks in bulk, odd problems against an oracle, repeats of kills."""
     install(session, "-e", ".[test]")
     session.run("python", "-m", "pytest", "-n", "auto", "-m", "long")
 

@@ -23,6 +23,7 @@ from benchmarks.measure import Timed, Timing
 from benchmarks.rivals.base import Fitted, Rival
 from rankplug.data import RankingData
 from rankplug.exchange import import_model
+from rankplug.io import write_data
 
 _VARIABLE = "RANKPLUG_LIBLINEAR_TRAIN"
 
@@ -46,13 +47,8 @@ def _prepare(data: RankingData) -> _Text:
     """The data as svmlight text, with all digits and without zeros."""
     text = _Text(TemporaryDirectory(), data.n_features)
     X = sparse.csr_array(data.X)
-    query = np.repeat(np.arange(1, data.n_queries + 1), np.diff(data.query_ptr))
-    with text.path.open("w", encoding="ascii") as stream:
-        for row, (y, qid) in enumerate(zip(data.relevance.tolist(), query.tolist(), strict=True)):
-            used = slice(X.indptr[row], X.indptr[row + 1])
-            pairs = zip((X.indices[used] + 1).tolist(), X.data[used].tolist(), strict=True)
-            values = " ".join([f"{j}:{value!r}" for j, value in pairs])
-            stream.write(f"{y!r} qid:{qid} {values}\n")
+    numbered = RankingData.from_arrays(X, data.relevance, data.row_query + 1)
+    write_data(numbered, text.path)
     return text
 
 

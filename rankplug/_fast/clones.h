@@ -1,8 +1,9 @@
 /* One function, compiled for several instruction sets; the loader picks the best one.
  *
  * A wheel stays portable (no -march=native) and still runs AVX2 code where the processor has it,
- * and AVX-512 code where that is faster. Needs GCC and glibc; elsewhere the plain version is compiled, and where
- * RP_NO_CLONES asks for it, as for sanitizers, which the loader's choice comes too early for. */
+ * and AVX-512 code where that is faster. Needs GCC and glibc; elsewhere the plain version is
+ * compiled, and where RP_NO_CLONES asks for it, as for sanitizers, which the loader's choice comes
+ * too early for. */
 #ifndef RANKPLUG_CLONES_H
 #define RANKPLUG_CLONES_H
 

@@ -12,11 +12,6 @@
 #define RP_MAX_HEIGHT 8             /* 16^8 = 2^32 levels */
 #define RP_AHEAD 12                  /* rows between fetching a leaf and using it */
 
-/* The sums are most of the code: one function, unless its callers want a copy each. */
-#ifndef RP_SUMS
-#define RP_SUMS RP_CLONES static
-#endif
-
 typedef struct {
     int height;
     int64_t offset[RP_MAX_HEIGHT];  /* of each layer, leaves first */

@@ -137,8 +137,9 @@ RP_INLINE void NAME(rp_sums_of_all)(const rp_query *q, const double *restrict va
 
 /* ---- the same for any number of levels --------------------------------------------------- */
 
-RP_SUMS void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
-                           SUM *below) {
+/* One function, as the sums are most of the code. */
+RP_CLONES static void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
+                                    SUM *below) {
     int lanes = rp_lanes(q->n_levels);
     if (lanes == 4) {
         NAME(rp_sums_by_lanes)(q, value, sums, above, below, 4);

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -224,11 +224,15 @@ class Hinge(PairLoss):
     @override
     def rounding(self, C: float, w: Vector, goal: float) -> float:
         # Of all pairs, those count whose margin is met but for the last digits of scores.
-        at_zero = float(self.shards.sum(Shard.move_to, None, self.evaluate))
-        if C * at_zero * _LAST_DIGITS <= _NEGLIGIBLE * goal:
+        if C * self._at_zero * _LAST_DIGITS <= _NEGLIGIBLE * goal:
             return 0.0
         error = C * (self.move_to((1.0 - _LAST_DIGITS) * w) - self.move_to(w))
         return error if error > _NEGLIGIBLE * goal else 0.0
+
+    @cached_property
+    def _at_zero(self) -> float:
+        """The loss at w = 0, for every C of a path; the loss moves there to find it."""
+        return float(self.shards.sum(Shard.move_to, None, self.evaluate))
 
 
 class SmoothedHinge(PairLoss):

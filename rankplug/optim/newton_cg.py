@@ -166,8 +166,8 @@ def newton_cg(
             return Minimum(point, n_iter, "stopped")
         if n_iter == max_iter:
             break
-        thorough, proving = stalled, norm <= gradient_tol
-        rules = {"thorough": thorough, "proving": proving}
+        thorough = stalled
+        rules = {"thorough": thorough, "proving": norm <= gradient_tol}
         try:
             moved = _take_step(loss, C, point, preconditioner, _CG_SHARE_OF_GOAL * goal, **rules)
         except Overdue:
