@@ -14,7 +14,9 @@ PAGES = {
     for path in [
         ROOT / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
-        *sorted((ROOT / "docs/tutorials").glob("*.md")),
+        *sorted(ROOT.glob("docs/methods/*.md")),
+        *sorted(ROOT.glob("docs/papers/*.md")),
+        *sorted(ROOT.glob("docs/tutorials/*.md")),
     ]
 }
 LINKS = sorted(

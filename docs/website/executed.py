@@ -1,4 +1,4 @@
-"""Tutorials are run as they are built: what a block prints and draws stands below it."""
+"""Examples are run as their page is built: what a block prints and draws stands below it."""
 
 import contextlib
 import io
@@ -16,13 +16,13 @@ _PICTURES = (".png", ".svg")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Run the tutorials when they are read, before their links are led elsewhere."""
+    """Run the examples when their page is read, before their links are led elsewhere."""
     app.connect("source-read", _run, priority=400)
     return {"parallel_read_safe": True}
 
 
 def _run(app: Sphinx, docname: str, source: list[str]) -> None:
-    if docname not in ("start", "errors") and not docname.startswith("tutorials/"):
+    if docname not in ("start", "errors") and not docname.startswith(("tutorials/", "methods/")):
         return
     page = Path(app.srcdir, "generated", docname)
     names = {"__name__": "example"}
