@@ -97,6 +97,11 @@ class PairLoss:
         """Length of a weight vector."""
         return self.shards.n_columns
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of the features."""
+        return self.shards.n_rows
+
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None

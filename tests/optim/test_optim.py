@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from rankplug.optim import newton_cg as newton_cg_module
+from rankplug.optim import preconditioners
 from rankplug.optim.newton_cg import Point, newton_cg
 from rankplug.optim.preconditioners import make_preconditioner
 from rankplug.optim.tron import tron
@@ -20,7 +21,7 @@ class LogisticLoss:
 
     def __init__(self, X):
         self.X = X
-        self.n_columns = X.shape[1]
+        self.n_rows, self.n_columns = X.shape
         self.n_passes = 0.0
 
     def value(self, scores):
@@ -67,6 +68,14 @@ class LogisticLoss:
         self.scores = self.tried
 
 
+@pytest.fixture(autouse=True)
+def approximations_at_once(monkeypatch):
+    """Of rank 3, though so small a Hessian is worth none."""
+    monkeypatch.setattr(preconditioners, "_RANK", 3)
+    monkeypatch.setattr(preconditioners, "_LEAST_RANK", 1)
+    monkeypatch.setattr(preconditioners, "_WORTH_RANKS", 0)
+
+
 @pytest.fixture(name="X")
 def features():
     rng = np.random.default_rng(0)
@@ -84,7 +93,7 @@ def solve(X, C, method, w=None, tol=1e-9, max_iter=1000, report=lambda *_, **__:
     return newton_cg(loss, C, start, preconditioner=preconditioner, **limits)
 
 
-METHODS = ["tron", "none", "diagonal", "cholesky", "auto"]
+METHODS = ["tron", "none", "diagonal", "nystrom", "cholesky", "auto"]
 
 
 @pytest.mark.parametrize("method", METHODS)

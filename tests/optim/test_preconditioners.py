@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankplug.optim.preconditioners import Corrected, Identity, make_preconditioner
+from rankplug.optim.preconditioners import Corrected, Diagonal, Identity, make_preconditioner
 
 
 class Quadratic:
     """A loss with the Hessian H, which estimates it badly."""
 
     n_columns = 5
+    n_rows = 7
     has_gram = True
 
     def __init__(self, seed):
@@ -29,8 +30,8 @@ class Quadratic:
         return self.H + np.diag(np.arange(5.0))
 
 
-def as_matrix(operator):
-    return np.column_stack([operator(column) for column in np.eye(5)])
+def as_matrix(operator, n_columns=5):
+    return np.column_stack([operator(column) for column in np.eye(n_columns)])
 
 
 def directions(seed, n):
@@ -124,3 +125,73 @@ def test_none_stays_none_and_long_vectors_are_not_kept():
         for v in directions(0, 5):
             preconditioner.observe(v, loss.H @ v)
         np.testing.assert_array_equal(as_matrix(preconditioner.at(1.0)), np.eye(5))
+
+
+class Repetitive:
+    """A loss whose Hessian has few large eigenvalues, as columns of leaves of trees give it."""
+
+    n_columns, n_rows, has_gram = 60, 1000, True
+
+    def __init__(self, seed, n_large=30):
+        rng = np.random.default_rng(seed)
+        large = rng.normal(size=(60, n_large)) * np.logspace(0, 3, n_large)
+        self.H = large @ large.T + (n_large > 0) * np.diag(rng.random(60))
+        self.products = 0
+
+    def hessian_product(self, v):
+        self.products += 1
+        return self.H @ v
+
+    def hessian_diagonal(self):
+        return np.diag(self.H)
+
+
+def costly(loss, n_products=96, C=1.0):
+    """The approximation, after so many products for one direction."""
+    preconditioner = make_preconditioner("nystrom", loss)._base
+    preconditioner.at(C)
+    for v in np.random.default_rng(1).normal(size=(n_products, loss.n_columns)):
+        preconditioner.observe(v, v)
+    return preconditioner
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+def test_an_approximation_of_the_hessian_leaves_few_eigenvalues(C):
+    loss = Repetitive(0)
+    matrix = np.eye(60) + C * loss.H
+    spread = {}
+    for name, preconditioner in (("before", costly(loss, 95)), ("after", costly(loss))):
+        inverse = as_matrix(preconditioner.at(C), 60)
+        np.testing.assert_allclose(inverse, inverse.T, rtol=1e-6, atol=1e-9 * np.abs(inverse).max())
+        half = np.linalg.cholesky((inverse + inverse.T) / 2)  # it is positive definite
+        eigenvalues = np.linalg.eigvalsh(half.T @ matrix @ half)
+        spread[name] = eigenvalues[-1] / eigenvalues[0]
+    assert spread["after"] < 10.0
+    assert spread["before"] > 10 * spread["after"]
+
+
+def test_an_approximation_is_made_once_from_products_that_count():
+    loss = Repetitive(0)
+    preconditioner = costly(loss, 95)
+    preconditioner.at(1.0)
+    assert loss.products == 0
+    preconditioner.observe(None, None)
+    inverses = [as_matrix(preconditioner.at(C), 60) for C in (1.0, 2.0, 1.0)]
+    assert loss.products == 48
+    np.testing.assert_array_equal(inverses[0], inverses[2])
+    assert np.abs(inverses[0] - inverses[1]).max() > 0.0
+
+
+@pytest.mark.parametrize("n_large", [0, 20])
+def test_an_approximation_of_low_rank_is_exact(n_large):
+    loss = Repetitive(0)
+    large = np.random.default_rng(2).normal(size=(60, n_large))
+    loss.H = large @ large.T
+    inverse = as_matrix(costly(loss).at(10.0), 60)
+    np.testing.assert_allclose(inverse @ (np.eye(60) + 10.0 * loss.H), np.eye(60), atol=1e-6)
+
+
+def test_few_rows_are_not_worth_an_approximation():
+    loss = Repetitive(0)
+    loss.n_rows = 19  # a third of the columns: 15 directions
+    assert type(make_preconditioner("nystrom", loss)._base) is Diagonal
