@@ -241,24 +241,32 @@ def onehot_dot(const code[:, ::1] codes not None, const int64_t[::1] starts not 
 
 def onehot_transposed_dot(const code[:, ::1] codes not None, const int64_t[::1] starts not None,
                           const double[::1] u not None, double[::1] g not None):
-    """Add X' u to `g`, X as in `onehot_dot`; rows with u = 0 are not read."""
+    """Add X' u to `g`, X as in `onehot_dot`; pairs of rows with u = 0 are not read."""
     cdef int64_t i, t, n = codes.shape[0], n_groups = codes.shape[1]
     cdef const code *row
+    cdef const code *second
     cdef const int64_t *start = &starts[0]
     cdef double *out
-    cdef double value
+    cdef double value, second_value
     assert u.shape[0] == n and starts.shape[0] == n_groups + 1
     assert g.shape[0] == starts[n_groups]
     if n == 0 or n_groups == 0:
         return
-    out = &g[0]
     with nogil:
-        for i in range(n):
-            value = u[i]
-            if value != 0.0:
+        # Two rows at once, which share what is read of the groups.
+        for i in range(0, n - n % 2, 2):
+            value, second_value = u[i], u[i + 1]
+            if value != 0.0 or second_value != 0.0:
                 row = &codes[i, 0]
+                second = row + n_groups
                 for t in range(n_groups):
-                    out[start[t] + row[t]] += value
+                    out = &g[start[t]]
+                    out[row[t]] += value
+                    out[second[t]] += second_value
+        if n % 2 == 1:
+            row = &codes[n - 1, 0]
+            for t in range(n_groups):
+                g[start[t] + row[t]] += u[n - 1]
 
 
 def onehot_moments(const code[:, ::1] codes not None, const int64_t[::1] starts not None,
