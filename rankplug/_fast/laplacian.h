@@ -36,8 +36,8 @@ RP_INLINE int rp_lanes(int64_t n_levels) {
     return n_levels < RP_MOST_LANES ? RP_MOST_LANES : 0;
 }
 
-/* Elements of `rp_workspace.sums` that a query needs. */
-RP_INLINE int64_t rp_sums_size(int64_t n_rows, int64_t n_levels) {
+/* Elements of `rp_workspace.sums` that a query needs for sums of values. */
+RP_INLINE int64_t rp_value_sums_size(int64_t n_rows, int64_t n_levels) {
     int lanes = rp_lanes(n_levels);
     return lanes ? (n_rows + 1) * lanes : rp_tree_layout(n_levels).size;
 }
@@ -49,6 +49,57 @@ RP_INLINE int64_t rp_sums_size(int64_t n_rows, int64_t n_levels) {
 #undef SUM
 #undef VALUE
 #undef NAME
+
+/* Lane r of sums[t] holds the sum of the first t values whose level is below r, for r from 0 to
+ * the number of levels. */
+RP_INLINE void rp_fill_lanes(const rp_query *q, const double *restrict value,
+                             double *restrict sums, int lanes) {
+    int32_t n = q->n_rows;
+    double total[RP_MOST_LANES] = {0};
+    for (int32_t t = 0; t < n; t++) {
+        int32_t level = q->sorted_level[t];
+        double x = value[t];
+#pragma omp simd
+        for (int r = 0; r < lanes; r++) {
+            sums[(int64_t)t * lanes + r] = total[r];
+            total[r] += level < r ? x : 0;
+        }
+    }
+    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = total[r];
+}
+
+RP_INLINE void rp_sums_by_lanes(const rp_query *q, const double *restrict value,
+                                double *restrict sums, double *restrict above,
+                                double *restrict below, int lanes) {
+    int32_t n = q->n_rows, n_levels = q->n_levels;
+    rp_fill_lanes(q, value, sums, lanes);
+    const double *all = sums + (int64_t)n * lanes;
+    for (int32_t p = 0; p < n; p++) {
+        const double *end = sums + (int64_t)q->end[p] * lanes;
+        const double *begin = sums + (int64_t)q->begin[p] * lanes;
+        int32_t level = q->sorted_level[p];
+        above[p] = end[n_levels] - end[level + 1];
+        below[p] = all[level] - begin[level];
+    }
+    if (!q->straight_end) return;
+    for (int32_t p = 0; p < n; p++) {
+        const double *end = sums + (int64_t)q->straight_end[p] * lanes;
+        const double *begin = sums + (int64_t)q->straight_begin[p] * lanes;
+        int32_t level = q->sorted_level[p];
+        above[p] -= end[n_levels] - end[level + 1];
+        below[p] -= all[level] - begin[level];
+    }
+}
+
+/* One function, as the sums are most of the code. */
+RP_CLONES static void rp_sums(const rp_query *q, const double *value, double *sums, double *above,
+                              double *below) {
+    int lanes = rp_lanes(q->n_levels);
+    if (lanes == 4) rp_sums_by_lanes(q, value, sums, above, below, 4);
+    else if (lanes == 8) rp_sums_by_lanes(q, value, sums, above, below, 8);
+    else if (lanes == 16) rp_sums_by_lanes(q, value, sums, above, below, 16);
+    else rp_sums_by_levels(q, value, sums, above, below);
+}
 
 /* out = weight * sum over curved pairs (i, j) of (z_i - z_j) (e_i - e_j). */
 RP_INLINE void rp_laplacian(const rp_query *q, const double *z, const rp_workspace *space,

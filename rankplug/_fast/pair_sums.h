@@ -1,53 +1,10 @@
-/* The sums above and below every position of a query, see pairs.h.
+/* The sums above and below every position of a query that has many levels, see pairs.h.
  *
  * Included by laplacian.h for doubles and by active.h for whole numbers that count rows, with SUM
  * the type of the sums, VALUE(t) the value at position t, and NAME(x) the name of x for that
  * type. */
 
-/* ---- few levels: lanes ------------------------------------------------------------------ */
-
-/* Lane r of sums[t] holds the sum of the first t values whose level is below r, for r from 0 to
- * the number of levels. */
-RP_INLINE void NAME(rp_fill_lanes)(const rp_query *q, const double *restrict value,
-                                   SUM *restrict sums, int lanes) {
-    int32_t n = q->n_rows;
-    SUM total[RP_MOST_LANES] = {0};
-    for (int32_t t = 0; t < n; t++) {
-        int32_t level = q->sorted_level[t];
-        SUM x = VALUE(t);
-#pragma omp simd
-        for (int r = 0; r < lanes; r++) {
-            sums[(int64_t)t * lanes + r] = total[r];
-            total[r] += level < r ? x : 0;
-        }
-    }
-    for (int r = 0; r < lanes; r++) sums[(int64_t)n * lanes + r] = total[r];
-}
-
-RP_INLINE void NAME(rp_sums_by_lanes)(const rp_query *q, const double *restrict value,
-                                      SUM *restrict sums, SUM *restrict above,
-                                      SUM *restrict below, int lanes) {
-    int32_t n = q->n_rows, n_levels = q->n_levels;
-    NAME(rp_fill_lanes)(q, value, sums, lanes);
-    const SUM *all = sums + (int64_t)n * lanes;
-    for (int32_t p = 0; p < n; p++) {
-        const SUM *end = sums + (int64_t)q->end[p] * lanes;
-        const SUM *begin = sums + (int64_t)q->begin[p] * lanes;
-        int32_t level = q->sorted_level[p];
-        above[p] = end[n_levels] - end[level + 1];
-        below[p] = all[level] - begin[level];
-    }
-    if (!q->straight_end) return;
-    for (int32_t p = 0; p < n; p++) {
-        const SUM *end = sums + (int64_t)q->straight_end[p] * lanes;
-        const SUM *begin = sums + (int64_t)q->straight_begin[p] * lanes;
-        int32_t level = q->sorted_level[p];
-        above[p] -= end[n_levels] - end[level + 1];
-        below[p] -= all[level] - begin[level];
-    }
-}
-
-/* ---- many levels: a 16-ary tree of exclusive prefix sums ------------------------------------ */
+/* ---- a 16-ary tree of exclusive prefix sums ------------------------------------------------- */
 
 /* Entry c of a node holds the sum of its children before c. */
 RP_INLINE void NAME(rp_tree_add)(const rp_tree *tree, SUM *restrict sums, int32_t level, SUM x) {
@@ -135,19 +92,11 @@ RP_INLINE void NAME(rp_sums_of_all)(const rp_query *q, const double *restrict va
     }
 }
 
-/* ---- the same for any number of levels --------------------------------------------------- */
+/* ---- either of both ------------------------------------------------------------------------ */
 
-/* One function, as the sums are most of the code. */
-RP_CLONES static void NAME(rp_sums)(const rp_query *q, const double *value, SUM *sums, SUM *above,
-                                    SUM *below) {
-    int lanes = rp_lanes(q->n_levels);
-    if (lanes == 4) {
-        NAME(rp_sums_by_lanes)(q, value, sums, above, below, 4);
-    } else if (lanes == 8) {
-        NAME(rp_sums_by_lanes)(q, value, sums, above, below, 8);
-    } else if (lanes == 16) {
-        NAME(rp_sums_by_lanes)(q, value, sums, above, below, 16);
-    } else if (NAME(rp_all_active)(q)) {
+RP_INLINE void NAME(rp_sums_by_levels)(const rp_query *q, const double *value, SUM *sums,
+                                       SUM *above, SUM *below) {
+    if (NAME(rp_all_active)(q)) {
         NAME(rp_sums_of_all)(q, value, sums, above, below);
     } else {
         NAME(rp_above_tree)(q, value, sums, above);

@@ -27,7 +27,7 @@
 /* Scratch space for one query; sizes in elements, for the largest query. */
 typedef struct {
     rp_keyed_row *keyed;            /* RP_SORTING_SPACE(n) */
-    double *value;                  /* n */
+    double *value;                  /* n + 2 */
     double *above;                  /* n */
     double *below;                  /* n */
     double *product;                /* n: of the Laplacian, for who needs a query's only */

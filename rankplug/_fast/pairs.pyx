@@ -80,7 +80,7 @@ cdef class Queries:
                 sums = max(sums, rp_sums_size(query_ptr[q + 1] - b, self.n_levels[q]))
         if gain is not None:
             self._set_heights(gain)
-        self.space.value = self._doubles(largest)
+        self.space.value = self._doubles(largest + 2)
         self.space.above = self._doubles(largest)
         self.space.below = self._doubles(largest)
         self.space.product = self._doubles(largest)

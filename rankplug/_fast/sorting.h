@@ -1,5 +1,5 @@
-/* Rows sorted by a key: first into buckets of equal width, one for each row on average, then by
- * insertion; by merging if the keys crowd in few buckets. Stable. */
+/* Rows sorted by a key: first into buckets of equal width, two for each row, then by insertion; by
+ * merging if the keys crowd in few buckets. Stable. */
 #ifndef RANKPLUG_SORTING_H
 #define RANKPLUG_SORTING_H
 
@@ -10,7 +10,8 @@
 
 #define RP_RUN 12                   /* rows sorted by insertion before merging */
 #define RP_MOST_MOVES 4             /* of insertion, a row on average */
-#define RP_SORTING_SPACE(n) (2 * (n) + (n) / 4 + 1) /* rows in the space for sorting n of them */
+#define RP_BUCKETS 2                /* a row: the fewer share one, the less is left to insertion */
+#define RP_SORTING_SPACE(n) (3 * (n) + 1) /* rows in the space for sorting n of them */
 
 typedef struct {
     double key;
@@ -68,15 +69,17 @@ RP_INLINE int32_t rp_bucket(double key, double lowest, double scale, double last
     return (int32_t)(bucket < last ? bucket : last);
 }
 
-/* Rows in the order of their buckets; `start` has room for n + 1 numbers. */
+/* Rows in the order of their buckets; `space` has room for (RP_BUCKETS + 1) n + 1 numbers. */
 RP_INLINE void rp_spread(const rp_keyed_row *from, int32_t n, double lowest, double highest,
-                         int32_t *restrict start, rp_keyed_row *restrict to) {
-    double last = n - 1, scale = last / (highest - lowest);
-    memset(start, 0, (size_t)(n + 1) * sizeof *start);
-    for (int32_t i = 0; i < n; i++) start[rp_bucket(from[i].key, lowest, scale, last) + 1]++;
-    for (int32_t b = 0; b < n; b++) start[b + 1] += start[b];
-    for (int32_t i = 0; i < n; i++)
-        to[start[rp_bucket(from[i].key, lowest, scale, last)]++] = from[i];
+                         int32_t *restrict space, rp_keyed_row *restrict to) {
+    int32_t *bucket = space, *start = space + n;
+    int64_t n_buckets = RP_BUCKETS * (int64_t)n;
+    double last = (double)(n_buckets - 1), scale = last / (highest - lowest);
+    for (int32_t i = 0; i < n; i++) bucket[i] = rp_bucket(from[i].key, lowest, scale, last);
+    memset(start, 0, (size_t)(n_buckets + 1) * sizeof *start);
+    for (int32_t i = 0; i < n; i++) start[bucket[i] + 1]++;
+    for (int64_t b = 0; b < n_buckets; b++) start[b + 1] += start[b];
+    for (int32_t i = 0; i < n; i++) to[start[bucket[i]]++] = from[i];
 }
 
 /* Rows sorted by key, somewhere in the RP_SORTING_SPACE that starts with `rows`; ties stay in the

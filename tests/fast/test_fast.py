@@ -227,6 +227,44 @@ def test_counts_add_up_at_float_ties():
     assert pairs.difference.sum() == 0
 
 
+@pytest.mark.parametrize("n", [63, 64, 65, 128, 129, 500, 900])
+@pytest.mark.parametrize("n_levels", [2, 15, 16, 17, 64, 400, 10_000])
+def test_counts_of_long_queries_equal_listed_pairs(n, n_levels):
+    """Every way to count: words of 64 rows, their ends, and where they would be too many."""
+    rng = np.random.default_rng(n)
+    relevance, score = rng.integers(0, n_levels, size=n).astype(float), rng.normal(size=n)
+    pairs = ActivePairs(Queries(np.array([0, n]), relevance, np.ones(1)))
+    higher, slack = relevance[:, None] > relevance, 1.0 - (score[:, None] - score)
+    for band in (np.inf, 0.3):
+        pairs.update(score, band=band)
+        curved = higher & (slack > 0) & (slack <= band)
+        won, lost = curved.sum(axis=1), curved.sum(axis=0)
+        np.testing.assert_array_equal(pairs.count, won + lost)
+        np.testing.assert_array_equal(pairs.difference, won - lost)
+    out = np.empty(n)
+    assert pairs.clipped_slack(score) == pytest.approx(
+        np.minimum(0.3, np.maximum(slack, 0.0))[higher].sum()
+    )
+    pairs.laplacian(score, out)
+    np.testing.assert_allclose(out, (won + lost) * score - (curved | curved.T) @ score, atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("n_levels", [2, 5, 400])
+def test_scores_that_are_not_finite_give_a_loss_that_is_none(bad, n_levels):
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 20, 133):
+        relevance = np.arange(n) % n_levels * 1.0
+        pairs = ActivePairs(Queries(np.array([0, n]), relevance, np.ones(1)))
+        for share in (1 / n, 0.5, 1.0):
+            score = rng.normal(size=n)
+            score[rng.permutation(n)[: max(1, int(share * n))]] = bad
+            pairs.update(score)
+            assert not np.isfinite(pairs.squared_hinge(score, np.empty(n)))
+            assert not np.isfinite(pairs.hinge(score, np.empty(n)))
+            assert not pairs.count.any()
+
+
 @pytest.mark.parametrize("n_levels", [2, 8, 200, 5000])
 def test_large_query_against_full_counts(n_levels):
     """With every pair active, counts and sums have a closed form."""
