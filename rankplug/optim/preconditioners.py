@@ -187,7 +187,8 @@ def _invert_low_rank(B: NDArray[np.float64], rest: Vector, C: float) -> Operator
 
     def apply(r: Vector) -> Vector:
         r = r / scale
-        return r - B @ (C * linalg.cho_solve(factor, B.T @ r, check_finite=False)) / scale
+        along = linalg.cho_solve(factor, B.T @ r, check_finite=False)
+        return np.asarray(r - C * (B @ along) / scale)
 
     return apply
 

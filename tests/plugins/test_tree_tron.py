@@ -172,9 +172,7 @@ def test_an_approximated_hessian_saves_passes_where_columns_repeat_each_other():
     X = sparse.csr_array(np.hstack([np.eye(8)[codes] for codes in bins]))
     y = np.digitize(x.sum(axis=1) + np.prod(x, axis=1) + rng.normal(size=500), [-1, 0, 1, 2])
     data = RankingData.from_arrays(X, y, np.arange(500) // 50)
-    results = [
-        solve(data, 10.0, tol=1e-5, preconditioner=name) for name in ("nystrom", "diagonal")
-    ]
+    results = [solve(data, 10.0, tol=1e-5, preconditioner=name) for name in ("nystrom", "diagonal")]
     assert [result.status for result in results] == ["converged", "converged"]
     assert results[0].objective == pytest.approx(results[1].objective, rel=1e-4)
     assert results[0].n_passes < 0.8 * results[1].n_passes
