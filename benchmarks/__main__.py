@@ -56,6 +56,7 @@ _MODULES = {
     "tuning": "tuning",
     "tuning_path": "tuning",
     "tuning_overhead": "overhead",
+    "changes": "changes",
     "cluster": "cluster",
     "cluster_kills": "cluster",
     "scaling": "scaling",

@@ -1,23 +1,19 @@
 """What a study costs beyond training, and a score beyond its product: before and after a change.
 
-``RANKPLUG_BEFORE`` names a checkout, compiled, of the commit to compare with. Both take turns, each
-in a process of its own, which runs this file and prints what it measures of the package that it
-finds first.
+`benchmarks.checkouts` says how two versions are compared.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +23,9 @@ from rankplug.models import Model, linear_model
 from rankplug.parameters import Positive
 from rankplug.solver import Data, Monitor, SearchSpace, Solver, SolverResult, SolverTags
 
-BEFORE = "RANKPLUG_BEFORE"
+if TYPE_CHECKING:
+    from benchmarks.checkouts import Measurement
+
 _ROOT = Path(__file__).parents[1]
 
 
@@ -61,17 +59,14 @@ class LearnsNothing(Solver):
 
 def tuning_overhead(tiny: bool, rounds: int) -> Iterator[dict[str, Any]]:
     """Medians over the rounds of the median over trials, or of the fastest of many calls."""
-    checkouts = {"before": os.environ.get(BEFORE), "after": str(_ROOT)}
-    found: dict[tuple[str, ...], list[dict[str, float]]] = {}
+    from benchmarks.checkouts import measure_in_turn  # which the other version may not have
+
+    found: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
     commits = {}
-    for _ in range(rounds):
-        for version, checkout in checkouts.items():
-            if checkout is None:
-                continue
-            answer = _measured_in(checkout, tiny)
-            commits[version] = answer["commit"]
-            for what, how, timing in answer["rows"]:
-                found.setdefault((what, how, version), []).append(timing)
+    for version, commit, measured in measure_in_turn(__file__, tiny, rounds):
+        commits[version] = commit
+        for names, timing in measured:
+            found.setdefault((*names.values(), version), []).append(timing)
     for what, how, version in sorted(found):
         timings = found[what, how, version]
         medians = {key: median(timing[key] for timing in timings) for key in timings[0]}
@@ -80,32 +75,13 @@ def tuning_overhead(tiny: bool, rounds: int) -> Iterator[dict[str, Any]]:
         yield {**shared, "runs": len(timings), **medians, **least, "n_threads": 1}
 
 
-def _measured_in(checkout: str, tiny: bool) -> dict[str, Any]:
-    """What a process measures whose package is that of a checkout."""
-    with tempfile.TemporaryDirectory() as folder:
-        # Entry points name the plugins' package, which is a folder of another name there.
-        Path(folder, "rankplug_plugins").symlink_to(Path(checkout, "plugins").absolute())
-        path = os.pathsep.join([checkout, folder])
-        command = [sys.executable, "-P", str(Path(__file__)), *(["--tiny"] if tiny else [])]
-        environment = {**os.environ, "PYTHONPATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"}
-        done = subprocess.run(
-            command, env=environment, cwd=folder, capture_output=True, text=True, check=True
-        )
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if not Path(answer["package"]).is_relative_to(Path(checkout).resolve()):
-        raise RuntimeError(f"{answer['package']} was measured, which is not of {checkout}")
-    git = ["git", "-C", checkout, "describe", "--always", "--dirty"]
-    found = subprocess.run(git, capture_output=True, text=True)
-    return {**answer, "commit": found.stdout.strip() or "unknown"}
-
-
-def _measure_here(tiny: bool) -> Iterator[tuple[str, str, dict[str, float]]]:
+def _measure_here(tiny: bool) -> Iterator[Measurement]:
     data = load("digits-retrieval", n_queries=12 if tiny else 60).train
     n_trials = 3 if tiny else 40
     for how in ("in memory", "in memory, pruned", "logged", "logged, pruned"):
         for number in (2, n_trials):  # the first study of a kind imports what it needs
             timing = _time_trials(data, number, how)
-        yield "a trial of five folds", how, timing
+        yield {"what": "a trial of five folds", "how": how}, timing
     rows, relevance, qid = data.X, data.relevance, data.qid
     ranker = rankplug.Ranker("tree-tron", n_threads=1).fit(rows, relevance, qid=qid)
     one = np.array(rows[:1])
@@ -113,7 +89,8 @@ def _measure_here(tiny: bool) -> Iterator[tuple[str, str, dict[str, float]]]:
     for how, predict in (("model", ranker.model_.predict), ("Ranker", ranker.predict)):
         runs = [_time_calls(partial(predict, one), number) for _ in range(7)]
         wall, cpu = np.min(runs, axis=0)
-        yield "a score of one row", how, {"wall_ms": float(wall), "cpu_ms": float(cpu)}
+        timing = {"wall_ms": float(wall), "cpu_ms": float(cpu)}
+        yield {"what": "a score of one row", "how": how}, timing
 
 
 def _time_calls(call: Callable[[], Any], number: int) -> tuple[float, float]:

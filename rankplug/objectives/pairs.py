@@ -53,7 +53,7 @@ def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficien
 
 AnyPairs = TypeVar("AnyPairs", bound=PreferenceData | RemoteRankingData)
 
-_SAMPLE_ROWS = 1000  # that say how far from 0 the features of a query lie
+_SAMPLE_ROWS = 200  # that say how far from 0 the features of a query lie
 _NEGLIGIBLE = 1e-3  # share of a gap that need not be told
 _OF_DUAL = 4.0  # errors of a dual value, which has the gradient's square, beside those of a loss
 _LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # of scores that differ by a margin of 1

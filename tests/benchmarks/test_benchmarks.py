@@ -35,14 +35,14 @@ EXPERIMENTS = [
     *("airola", "soft_projection", "phase_transition", "label_ranking_real"),
     *("counting", "counting_levels", "convergence", "data_statistics"),
     *("pointwise", "forests", "sparse_forests", "partial_pairs"),
-    *("multiclass", "multiclass_online", "larank_operations"),
+    *("multiclass", "multiclass_online", "larank_operations", "changes"),
 ]
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     output = tmp_path_factory.mktemp("results")
-    theirs = {"RANKPLUG_DATA", "RANKPLUG_LIBLINEAR_TRAIN"}
+    theirs = {"RANKPLUG_DATA", "RANKPLUG_LIBLINEAR_TRAIN", "RANKPLUG_BEFORE"}
     environment = {key: value for key, value in os.environ.items() if key not in theirs}
     options = ["--tiny", "--rounds", "1", "--output", str(output)]
     command = [sys.executable, "-m", "benchmarks", *EXPERIMENTS, *options]
