@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -13,7 +14,16 @@ import rankplug
 from rankplug.cli import main
 from rankplug.data import RankingData
 from rankplug.exceptions import ModelFormatError, ParameterError
-from rankplug.models import AdjustedModel, LinearModel, Turn, fingerprint, load_model
+from rankplug.kernels import Kernel
+from rankplug.models import (
+    AdjustedModel,
+    KernelModel,
+    LinearModel,
+    Turn,
+    fingerprint,
+    load_model,
+    read_adjustment,
+)
 from rankplug.models.pipelines import pipeline_model
 
 RNG = np.random.default_rng(0)
@@ -48,6 +58,7 @@ def test_factors_and_curves_change_contributions_and_scores(turned):
     np.testing.assert_allclose(model.predict(X), expected.sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(model.contributions(X)[:, :-1], expected, atol=1e-12)
     assert model.feature_names == tuple(NAMES)
+    assert not model.turns[1].heights(X[:, 1]).any()  # no curve was added
 
 
 def test_it_is_saved_and_loaded_as_any_model(turned, tmp_path):
@@ -131,3 +142,47 @@ def test_the_command_says_what_is_wrong(turned, tmp_path, capsys):
     (tmp_path / "turned.json").write_text("[" * 100_000)
     assert main(arguments) == 2
     assert "holds no rankplug model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("turns", "message"),
+    [
+        (None, "does not say what was turned"),
+        ([[0]], "does not say what was turned"),
+        ([[3, {}]], "3 is no feature that can be turned"),
+        ([[0, {}], [0, {}]], "0 is no feature that can be turned"),
+        ([["a", {}]], "'a' is no feature that can be turned"),
+        ([[1, {"factor": None}]], "feature 1: factor must be a finite number"),
+    ],
+)
+def test_what_a_saved_one_cannot_hold(turned, tmp_path, turns, message):
+    load_model(turned()).save(tmp_path / "copy")
+    header = tmp_path / "copy" / "model.json"
+    content = json.loads(header.read_text())
+    content["model"]["turns"] = turns
+    header.write_text(json.dumps(content))
+    with pytest.raises(ModelFormatError, match=message):
+        load_model(tmp_path / "copy")
+
+
+def test_a_model_that_is_not_additive_is_refused_in_a_file(turned, tmp_path):
+    kernel = KernelModel(Kernel("rbf", 0.5), X[:2], [1.0, -1.0])
+    kernel.save(tmp_path / "kernel")
+    file = turned(model="kernel", sha256=fingerprint(kernel), features={"f0": {"factor": 2}})
+    with pytest.raises(ModelFormatError, match=r"turned\.json: only linear and additive models"):
+        load_model(file)
+    header = tmp_path / "kernel" / "model.json"
+    content = json.loads(header.read_text())
+    content |= {"kind": "adjusted", "model": {**content, "turns": []}}
+    header.write_text(json.dumps(content))
+    with pytest.raises(ModelFormatError, match="kernel: only linear and additive models"):
+        load_model(tmp_path / "kernel")
+
+
+def test_a_model_elsewhere_is_opened_by_its_address(turned):
+    file = turned(model="models:/best/1")
+    model = read_adjustment(file, lambda uri: load_model(file.parent / "model"))
+    np.testing.assert_array_equal(model.predict(X), load_model(turned()).predict(X))
+    os.truncate(file, 10_000_001)
+    with pytest.raises(ModelFormatError, match="too large for an adjustment"):
+        load_model(file)
