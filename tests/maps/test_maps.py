@@ -10,8 +10,9 @@ from scipy import sparse
 import rankplug
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ModelFormatError, ParameterError, UnknownNameError
-from rankplug.maps import JoinedMap, MappedModel, list_maps, make_map
-from rankplug.models import LinearModel
+from rankplug.kernels import Kernel
+from rankplug.maps import FittedJoin, JoinedMap, MappedModel, list_maps, make_map, pack
+from rankplug.models import KernelModel, LabelLinearModel, LinearModel
 from rankplug.testing import map_checks
 
 QUICK = {
@@ -231,6 +232,7 @@ def test_boosted_regression_grows_the_trees_of_xgboost(n_labels):
         (["map", "parts", 0, "content", "files"], ["../secret"], r"map0-\.\./secret is missing"),
         (["files"], ["a" * 5000], "model-a+ is missing"),
         (["map", "parts"], [], "names no maps"),
+        (["kind"], None, "does not describe the map and the model"),
     ],
 )
 def test_forged_headers_are_refused(tmp_path, place, value, message):
@@ -243,6 +245,132 @@ def test_forged_headers_are_refused(tmp_path, place, value, message):
     inner[last] = value
     with pytest.raises(ModelFormatError, match=message):
         MappedModel._read(tmp_path, header)
+
+
+def labels():
+    return rankplug.LabelRankingData.from_arrays(data().X, data().X)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "arrays", "message"),
+    [
+        ("leaves", {"kind": None}, None, "does not describe the trees"),
+        ("leaves", {"kind": "linear"}, None, "a model of kind 'linear' has no leaves"),
+        ("nystroem", {"gamma": -1.0}, None, "gamma is missing or wrong in the header"),
+        ("fourier", {}, {"waves": np.ones((3, 4)), "phases": np.ones(5)}, "do not fit together"),
+    ],
+)
+def test_what_a_map_wrote_is_checked(tmp_path, name, header, arrays, message):
+    one = make_map(name, **QUICK[name]).fit(data(), random_state=0)
+    content = {**one._write(tmp_path), **header}
+    for file in tmp_path.glob("*.npz") if arrays else ():
+        np.savez(file, **arrays)
+    with pytest.raises(ModelFormatError, match=message):
+        type(one)._read(tmp_path, content)
+
+
+def test_parts_of_a_file_take_the_same_features(tmp_path):
+    train = data()
+    narrow = RankingData.from_arrays(train.X[:, :2], train.relevance, train.qid)
+    parts = [make_map("splines").fit(one) for one in (train, narrow)]
+    header = FittedJoin(parts, [1.0, 1.0])._write(tmp_path)
+    with pytest.raises(ModelFormatError, match="the maps take different numbers of features"):
+        FittedJoin._read(tmp_path, header)
+
+
+def test_trees_of_labels_make_no_leaves_of_documents(tmp_path):
+    trees = rankplug.make_solver("xgboost-pairwise", n_estimators=2).solve(labels()).model
+    with pytest.raises(DataError, match="the trees given rank labels, the data are documents"):
+        make_map("leaves", trees=trees).fit(data())
+    header = {"kind": "xgboost", "trees": pack(trees, tmp_path, "trees")}
+    with pytest.raises(ModelFormatError, match="the trees are those of labels"):
+        make_map("leaves").fitted._read(tmp_path, header)
+    with pytest.raises(ParameterError, match="kind 'linear-then-trees', which has no leaves"):
+        make_map("leaves", trees="linear-then-boost", n_estimators=2).fit(data())
+
+
+@pytest.mark.parametrize(
+    ("name", "X", "message"),
+    [
+        ("identity", np.array([[-1e308], [1e308]] * 10), "too large or too small to be stand"),
+        ("splines", np.array([[-1e308], [1e308]] * 10), "too large for knots between them"),
+        ("splines", np.ones((20, 2)), "all features are constant: splines need two values"),
+        ("leaves", np.array([[-1e308], [1e308]] * 10), "too large for forests"),
+    ],
+)
+def test_features_that_no_map_can_take(name, X, message):
+    given = RankingData.from_arrays(X, np.arange(20) % 2, np.arange(20) // 10)
+    trees = {"trees": "extra-trees"} if name == "leaves" else {}
+    with np.errstate(all="ignore"), pytest.raises(DataError, match=message):
+        make_map(name, **trees).fit(given)
+
+
+def test_too_many_sparse_features_do_not_become_dense(monkeypatch):
+    monkeypatch.setattr("rankplug_plugins.maps.growing._MOST_DENSE", 100)
+    thin = RankingData.from_arrays(sparse.csr_array(data().X), data().relevance, data().qid)
+    with pytest.raises(DataError, match=r"takes dense features, .* take 'random-forest'"):
+        make_map("leaves", trees="xgboost-regression", n_estimators=2).fit(thin)
+
+
+def test_a_map_of_documents_takes_no_labels():
+    class Documents(type(make_map("identity"))):
+        tasks = ("query-document",)
+
+    with pytest.raises(DataError, match="'identity' is for query-document, not label-ranking"):
+        Documents().fit(labels())
+
+
+def test_what_is_worth_tuning():
+    train = data()
+    for name in ("nystroem", "fourier"):
+        gamma = make_map(name).tuning_space(train)["gamma"]
+        middle = make_map(name, **QUICK[name]).fit(train, random_state=0)
+        assert gamma.high == pytest.approx(100 * gamma.low)
+        assert gamma.log
+        assert make_map(name).tuning_space() == {}
+        if name == "nystroem":
+            assert middle.gamma == pytest.approx(10 * gamma.low)
+    solver = rankplug.make_solver("xgboost-pairwise", n_estimators=2)
+    assert make_map("leaves", trees=solver).tuning_space(train) == {}
+    alone = JoinedMap([make_map("leaves")])
+    assert set(alone.tuning_space(train)) == {"n_estimators"}
+    assert alone.set_params(n_estimators=9, leaves__min_samples_leaf=2).maps[0].n_estimators == 9
+    assert alone.maps[0].min_samples_leaf == 2
+
+
+def test_trees_that_were_trained_take_missing_values_if_they_do():
+    train = data()
+    for trees, takes in (
+        (rankplug.make_solver("xgboost-pairwise", n_estimators=2).solve(train).model, True),
+        (None, True),
+        ("random-forest", True),
+    ):
+        assert make_map("leaves", trees=trees).takes_missing_values() is takes
+
+
+def test_a_constant_feature_adds_nothing():
+    train = data()
+    X = np.column_stack((train.X, np.full(len(train.X), 3.0)))
+    fitted = make_map("splines").fit(RankingData.from_arrays(X, train.relevance, train.qid))
+    weights = np.random.default_rng(0).normal(size=fitted.n_columns)
+    found = fitted.contributions(X, weights).values
+    assert not found[:, 3].any()
+    np.testing.assert_allclose(found.sum(axis=1), fitted.transform(X) @ weights, atol=1e-12)
+
+
+def test_models_that_are_not_linear_behind_a_map():
+    train = data()
+    joined = JoinedMap([make_map("leaves", n_estimators=2)]).fit(train, random_state=0)
+    several = MappedModel(joined, LabelLinearModel(np.ones((2, joined.n_columns))))
+    with pytest.raises(ParameterError, match="only weights of one score can be the values"):
+        several.to_xgboost()
+    joined = JoinedMap([make_map("identity")]).fit(train)
+    kernel = KernelModel(Kernel("rbf", 0.5), joined.transform(train.X[:4]).tocsr(), np.ones(4))
+    model = MappedModel(joined, kernel)
+    with pytest.raises(ParameterError, match=r"leaves of lightgbm alone .* one is of identity"):
+        model.to_lightgbm()
+    added = model.contributions(train.X[:3])  # sampled
+    np.testing.assert_allclose(added.sum(axis=1), model.predict(train.X[:3]), atol=1e-9)
 
 
 def test_the_default_trees_suit_the_data():
