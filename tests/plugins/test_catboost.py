@@ -166,6 +166,9 @@ def test_what_cannot_be_set_is_refused_with_the_reason(params, message):
 
 def test_monotone_constraints_hold():
     data = make_ranking()
+    with pytest.raises(ParameterError, match="features have no names: give numbers from 0 to 4"):
+        nameless = rankplug.RankingData.from_arrays(data.X, data.relevance, data.qid)
+        small(params={"monotone_constraints": {"price": 1}}).solve(nameless)
     model = small(params={"monotone_constraints": {"price": 1}}, depth=3).solve(data).model
     rows = np.repeat(np.random.default_rng(1).normal(size=(40, 5)), 25, axis=0)
     rows[:, 0] = np.tile(np.linspace(-3, 3, 25), 40)
@@ -184,6 +187,17 @@ def test_errors_of_catboost_are_told():
     huge = rankplug.RankingData.from_arrays(X, data.relevance, data.qid)
     with pytest.raises(DataError, match="limit of float32"):
         small().solve(huge)
+
+
+def test_what_early_stopping_cannot_go_by_is_refused():
+    data = make_ranking()
+    solver = small(early_stopping_rounds=2, eval_metric="map")
+    none = rankplug.RankingData.from_arrays(data.X, np.minimum(data.relevance, 1) - 1.0, data.qid)
+    with pytest.raises(DataError, match="map is undefined for every query of the data set: use"):
+        solver.solve(data, valid=none)
+    shrinking = small(early_stopping_rounds=2, params={"model_shrink_rate": 0.1})
+    with pytest.raises(ParameterError, match="model_shrink_rate changes earlier trees in later"):
+        shrinking.solve(data, valid=data)
 
 
 def test_an_error_of_the_callback_is_the_callers_own():
@@ -265,3 +279,7 @@ def test_catboost_goes_on_from_its_own_trees_only():
         init = rankplug.make_solver(solver).solve(data, random_state=0)
         with pytest.raises(ParameterError, match="leave out init"):
             small().solve(data, init=init)
+    forest = rankplug.make_solver("pointwise", regressor="random-forest", n_estimators=2)
+    mean = forest.solve(data, random_state=0).model.converted.model
+    with pytest.raises(ParameterError, match="init holds trees of scikit-learn, to which no"):
+        small().solve(data, init=mean)
