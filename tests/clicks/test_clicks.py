@@ -8,7 +8,7 @@ from rankplug import make_solver
 from rankplug.clicks import ClickLog, estimate_propensities, simulate_clicks, weigh_clicks
 from rankplug.data import RankingData
 from rankplug.datasets import load
-from rankplug.exceptions import DataError, ParameterError, UnknownNameError
+from rankplug.exceptions import DataError, DataWarning, ParameterError, UnknownNameError
 from rankplug.metrics import evaluate
 
 
@@ -54,6 +54,25 @@ def test_positions_that_nothing_joins_to_the_first_have_none():
         estimate_propensities(counted([(0, 1, 3, 0)]))
     with pytest.raises(UnknownNameError, match="did you mean 'interventions'"):
         estimate_propensities(counted(cells), "intervention")
+
+
+def test_random_lists_without_a_click_at_the_first_position_tell_nothing():
+    table = pd.DataFrame(
+        {"qid": 0, "document": [0, 1], "position": [1, 2], "click": [0, 1], "x": [0.0, 1.0],
+         "random": 1}
+    )  # fmt: skip
+    log = ClickLog.from_table(table, randomised="random")
+    with pytest.raises(DataError, match="nothing was clicked at the first position of the lists"):
+        estimate_propensities(log, "randomised")
+
+
+def test_a_model_that_has_not_converged_says_so(monkeypatch):
+    monkeypatch.setattr("rankplug.clicks.position_model._MOST_STEPS", 2)
+    log = counted([(0, 1, 50, 40), (0, 2, 50, 20), (1, 2, 40, 8), (1, 3, 40, 4)])
+    with pytest.warns(DataWarning, match="not converged in 2 steps: its propensities still change"):
+        values = estimate_propensities(log, "em").values
+    assert values[0] == 1.0
+    assert 0.25 < values[1] < 0.75
 
 
 @pytest.mark.parametrize(
@@ -107,7 +126,10 @@ def test_clicks_are_weighed_clipped_and_counted():
     assert clipped.document_weight.tolist() == [6.0, 2.0, 0.0]
     assert clipped.n_clipped == 1
     assert "4 clicks, 1 clipped" in repr(clipped)
-    assert weigh_clicks(log, "none").effective_sample_size == 4
+    unclipped = weigh_clicks(log, "none")
+    assert (unclipped.effective_sample_size, unclipped.n_clipped) == (4, 0)
+    with pytest.raises(DataError, match="no document was clicked: there is nothing to weigh"):
+        weigh_clicks(counted([(0, 1, 3, 0)]), [1.0])
     for wrong, message in (
         ([1, 0], "position 2 is 0"),
         ({2: 1.0}, "one for each position"),

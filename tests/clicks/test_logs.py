@@ -115,6 +115,7 @@ def changed(**columns):
         (changed(document=[1, "1", 2, 1, 3, 1]), {}, "'document' mixes values of several types"),
         (changed(document=[2.0**53 + 2, 2, 2, 1, 3, 1]), {}, "ids of 2.53 or more"),
         (dask.dataframe.from_pandas(LOG), {}, "the log is on a cluster"),
+        ([], {}, "the log has no files"),
         (LOG, {"query": "query"}, "no column 'query'"),
         (LOG, {"features": ["bm26"]}, "no column 'bm26'; did you mean 'bm25'"),
         (LOG, {"features": ["bm25", "click"]}, "features: click holds something else"),
@@ -133,6 +134,13 @@ def changed(**columns):
 def test_bad_logs_are_refused_with_what_is_wrong_where(table, options, message):
     with pytest.raises(DataError, match=message):
         ClickLog.from_table(table, **options)
+
+
+def test_files_of_a_log_have_the_same_columns(tmp_path):
+    files = halves(LOG, tmp_path)
+    LOG[3:].assign(bm25="high").to_parquet(files[1])
+    with pytest.raises(DataError, match="the files of the log do not have the same columns: .*bm25"):
+        ClickLog.from_table(files, session="session")
 
 
 def test_lists_are_queries_of_their_own_in_the_order_shown():

@@ -30,6 +30,10 @@ def folder(tmp_path_factory):
         names = [f"pixel_{j}" for j in range(8, 40)]
         features = pd.DataFrame(data.X[log.row][:, 8:40], columns=names)
         pd.concat([pd.DataFrame(rows), features], axis=1).to_parquet(folder / split)
+    deeper = pd.concat([pd.DataFrame(rows), features], axis=1)
+    deeper.assign(rank=deeper["rank"] + 1).to_parquet(folder / "deeper")
+    deeper[deeper["query"].isin(deeper["query"].unique()[:2])].to_parquet(folder / "two")
+    (folder / "folder").mkdir()
     judged = pd.DataFrame(data.X[:, 8:40], columns=names)
     judged.assign(query=data.qid, grade=data.relevance).to_csv(folder / "judged.csv", index=False)
     return folder
@@ -75,6 +79,8 @@ def test_one_log_is_split_by_query(folder):
     splits = load_splits(recipe(folder, "{file: train, qid: query, drop: [pixel_9]}"))
     assert [splits[one].n_queries for one in ("train", "valid", "test")] == [9, 3, 3]
     assert splits["train"].n_features == 31
+    chosen = "{file: train, qid: query, features: [pixel_9, pixel_8]}"
+    assert load_splits(recipe(folder, chosen))["train"].feature_names == ("pixel_9", "pixel_8")
     assert all(one.relevance.max() > 0 for one in splits.values())
 
 
@@ -83,6 +89,13 @@ def test_one_log_is_split_by_query(folder):
     [
         ("{train: train, test: test}", "", "train: no column 'qid'"),
         ("{train: judged.csv, test: test, qid: query}", "", "judged.csv: no column 'id'"),
+        ("{file: two, qid: query}", "", "2 queries cannot be split into training, validation and"),
+        ("{train: folder, test: test, qid: query}", "", "logs of clicks are files, not prepared"),
+        (
+            "{train: train, test: deeper, qid: query}",
+            "",
+            r"test set: \d+ clicks at positions without a propensity \(5\)",
+        ),
         (
             "{train: train, test: test, qid: query}",
             "compare: {folds: 3}",
