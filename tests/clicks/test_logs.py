@@ -139,7 +139,7 @@ def test_bad_logs_are_refused_with_what_is_wrong_where(table, options, message):
 def test_files_of_a_log_have_the_same_columns(tmp_path):
     files = halves(LOG, tmp_path)
     LOG[3:].assign(bm25="high").to_parquet(files[1])
-    with pytest.raises(DataError, match="the files of the log do not have the same columns: .*bm25"):
+    with pytest.raises(DataError, match=r"files of the log do not have the same columns: .*bm25"):
         ClickLog.from_table(files, session="session")
 
 

@@ -32,7 +32,9 @@ def folder(tmp_path_factory):
         pd.concat([pd.DataFrame(rows), features], axis=1).to_parquet(folder / split)
     deeper = pd.concat([pd.DataFrame(rows), features], axis=1)
     deeper.assign(rank=deeper["rank"] + 1).to_parquet(folder / "deeper")
-    deeper[deeper["query"].isin(deeper["query"].unique()[:2])].to_parquet(folder / "two")
+    deeper[deeper["query"].isin(deeper["query"].unique()[:2])].to_parquet(
+        folder / "two", index=False
+    )
     (folder / "folder").mkdir()
     judged = pd.DataFrame(data.X[:, 8:40], columns=names)
     judged.assign(query=data.qid, grade=data.relevance).to_csv(folder / "judged.csv", index=False)

@@ -166,8 +166,8 @@ def test_what_cannot_be_set_is_refused_with_the_reason(params, message):
 
 def test_monotone_constraints_hold():
     data = make_ranking()
+    nameless = rankplug.RankingData.from_arrays(data.X, data.relevance, data.qid)
     with pytest.raises(ParameterError, match="features have no names: give numbers from 0 to 4"):
-        nameless = rankplug.RankingData.from_arrays(data.X, data.relevance, data.qid)
         small(params={"monotone_constraints": {"price": 1}}).solve(nameless)
     model = small(params={"monotone_constraints": {"price": 1}}, depth=3).solve(data).model
     rows = np.repeat(np.random.default_rng(1).normal(size=(40, 5)), 25, axis=0)
