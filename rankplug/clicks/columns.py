@@ -119,7 +119,8 @@ def read_candidates(
             _ids(values, name)
             for values, name in zip(tables.columns(table, others), others, strict=True)
         )
-    names = _feature_names(table, others, features)
+    what = "the log" if documents is None else "the table of documents"
+    names = _feature_names(table, others, features, what)
     keys = _keys(queries, ids)
     first = np.flatnonzero(~keys.duplicated())
     unique = keys[first]
@@ -246,11 +247,11 @@ def _require_one_at_a_position(
 
 
 def _feature_names(
-    table: Any, others: Sequence[str], features: Sequence[str] | None
+    table: Any, others: Sequence[str], features: Sequence[str] | None, what: str
 ) -> tuple[str, ...]:
     there = tables.column_names(table)
     if features is None:
-        names = tuple(name for name in there if name not in others)
+        names = tables.named_beside(others, there, what)
     else:
         names = tables.listed(features)
         tables.require_present(names, there)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankplug.exceptions import DataError, nearest
+from rankplug.exceptions import DataError, DataWarning, nearest, warn_caller
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +67,24 @@ def listed(names: str | Iterable[str]) -> tuple[str, ...]:
 def is_unnamed(name: str) -> bool:
     """Whether a column has no name of its own, as an index that was written along."""
     return _UNNAMED.fullmatch(name) is not None
+
+
+def warn_of_unnamed(what: Any, names: Iterable[str]) -> None:
+    """Say which columns are no features because they have no names."""
+    warn_caller(
+        f"{what}: column {', '.join(map(repr, names))} has no name, as an index that "
+        "was written along, and is no feature; name it with features=[...] if it is one",
+        DataWarning,
+    )
+
+
+def named_beside(others: Collection[Any], there: Iterable[str], what: Any) -> tuple[str, ...]:
+    """The columns beside others, but for those without a name, of which it warns."""
+    beside = [name for name in there if name not in others]
+    unnamed = [name for name in beside if is_unnamed(name)]
+    if unnamed:
+        warn_of_unnamed(what, unnamed)
+    return tuple(name for name in beside if name not in unnamed)
 
 
 def name_of(values: Any) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rankplug.data import Categories, columns_of_features, read_features, recode, tables
-from rankplug.exceptions import DataError, DataWarning, nearest, warn_caller
+from rankplug.exceptions import DataError, nearest
 from rankplug.io.arrow_files import ArrowFile
 from rankplug.io.companions import Companions
 from rankplug.io.csv_files import CsvFile
@@ -150,11 +150,7 @@ def _tell_unnamed(file: InputFile, names: list[str], roles: Roles) -> None:
     left_out = [name for name in names if name not in roles.columns]
     # Where others are left out, too, the features were named.
     if left_out and all(map(tables.is_unnamed, left_out)):
-        warn_caller(
-            f"{file}: column {', '.join(map(repr, left_out))} has no name, as an index that "
-            "was written along, and is no feature; name it with features=[...] if it is one",
-            DataWarning,
-        )
+        tables.warn_of_unnamed(file, left_out)
 
 
 def query_roles(

@@ -40,7 +40,7 @@ def read_logs(recipe: Recipe) -> dict[str, ClickLog | RankingData]:
         if like is not None:
             features = like.feature_names
         elif features is None or features == "auto":
-            features = tuple(name for name in there if name not in others)
+            features = tables.named_beside(others, there, path)
         if like is not None and clicks.position not in there:
             return read_data(
                 path, format=source.format, label=source.label, qid=source.qid,

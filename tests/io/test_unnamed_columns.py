@@ -8,8 +8,11 @@ import pytest
 
 from rankplug import Ranker, prepare, read_data
 from rankplug.cli import main
+from rankplug.clicks import ClickLog
 from rankplug.exceptions import DataWarning
 from rankplug.io import read_label_data
+from rankplug.recipe import parse_recipe
+from rankplug.runner import load_splits
 
 FRAME = pd.DataFrame(
     {"label": [0, 1, 2, 0], "qid": [1, 1, 2, 2], "a": [0.5, 0.25, 2, 3], "b": [9.0, 8, 7, 5]},
@@ -53,6 +56,22 @@ def test_labels_and_parquet_too(tmp_path):
     FRAME.to_parquet(tmp_path / "data.parquet")
     with pytest.warns(DataWarning, match="'__index_level_0__' has no name"):
         assert read_data(tmp_path / "data.parquet").feature_names == ("a", "b")
+
+
+def test_logs_of_clicks_too(tmp_path):
+    """Where the number of a row would tell its position, and so what was clicked."""
+    log = FRAME.assign(document=range(4), position=[1, 2, 1, 2], click=[0, 1, 1, 0])
+    log.to_parquet(tmp_path / "log.parquet")
+    log.to_csv(tmp_path / "log.csv")
+    (tmp_path / "again.csv").write_text(pd.read_csv(tmp_path / "log.csv").to_csv(index=False))
+    for file in ("log.parquet", "log.csv", "again.csv"):
+        with pytest.warns(DataWarning, match="column '.*' has no name, .* and is no feature"):
+            read = ClickLog.from_table(tmp_path / file)
+        assert read.documents.feature_names == ("label", "a", "b")
+        text = f"data: {{train: {file}, test: {file}, drop: [b]}}\nclicks: {{propensities: none}}\nsolvers: [tree-tron]\n"
+        with pytest.warns(DataWarning, match=f"{file}: column '.*' has no name"):
+            splits = load_splits(parse_recipe(text, "logs", "logs.yaml", tmp_path))
+        assert splits["train"].feature_names == ("a",)
 
 
 def test_what_is_named_is_a_feature(tmp_path):
