@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import rankplug
+from rankplug import prepare
 from rankplug.cli import main
 from rankplug.models import LabelLinearModel, LinearModel, load_model
 
@@ -75,7 +76,7 @@ def test_two_models_of_other_columns_and_no_labels(folder):
     assert set(told["features"]) == {"a", "b"}
 
 
-def test_svmlight_text_has_labels_and_rows(folder):
+def test_svmlight_text_has_labels_and_rows(folder, capsys):
     LinearModel([1.0, 2.0]).save("plain")
     with open("data.txt", "w") as stream:
         stream.write("1 qid:7 1:1 2:0\n0 qid:7 1:0.5\n2 qid:8 2:3\n")
@@ -83,6 +84,21 @@ def test_svmlight_text_has_labels_and_rows(folder):
     told = content("rankings.html")
     assert [query["id"] for query in told["queries"]] == ["7", "8"]
     assert told["queries"][0]["labels"] == [1, 0]
+
+    assert main(["show", "plain", "data.txt", "--display", "title"]) == 2
+    assert "--display: data.txt has no columns to show" in capsys.readouterr().err
+    prepare("data.txt", "prepared", progress=False)
+    assert main(["show", "plain", "prepared", "-o", "folder.html"]) == 0
+    assert content("folder.html") == told
+
+
+def test_models_that_know_other_queries_are_not_compared(folder, capsys):
+    other = LinearModel([2.0], ["b"])
+    other.query_column = "grade"
+    other.save("other")
+    assert main(["show", "model", "data.csv", "--against", "other"]) == 2
+    assert "models know different query columns: name it by --qid" in capsys.readouterr().err
+    assert main(["show", "model", "data.csv", "--against", "other", "--qid", "query"]) == 0
 
 
 def test_a_column_of_text_among_the_features(folder):

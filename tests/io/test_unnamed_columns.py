@@ -68,7 +68,10 @@ def test_logs_of_clicks_too(tmp_path):
         with pytest.warns(DataWarning, match="column '.*' has no name, .* and is no feature"):
             read = ClickLog.from_table(tmp_path / file)
         assert read.documents.feature_names == ("label", "a", "b")
-        text = f"data: {{train: {file}, test: {file}, drop: [b]}}\nclicks: {{propensities: none}}\nsolvers: [tree-tron]\n"
+        text = (
+            f"data: {{train: {file}, test: {file}, drop: [b]}}\nclicks: {{propensities: none}}\n"
+            "solvers: [tree-tron]\n"
+        )
         with pytest.warns(DataWarning, match=f"{file}: column '.*' has no name"):
             splits = load_splits(parse_recipe(text, "logs", "logs.yaml", tmp_path))
         assert splits["train"].feature_names == ("a",)

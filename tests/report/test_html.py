@@ -207,14 +207,21 @@ def test_the_page_escapes_everything():
     assert f"f: {EVIL}" in page.texts
 
 
-def test_a_figure_that_fails_costs_no_report(full, monkeypatch):
-    def curves(report, canvas):
+def test_a_figure_and_rankings_that_fail_cost_no_report(full, monkeypatch):
+    def curves(report, canvas=None):
         raise IndexError("beyond <all>")
 
     monkeypatch.setattr("rankplug.report.html.curves", curves)
-    with pytest.warns(UserWarning, match="figures of curves are left out"):
-        texts = Page(to_html(full[0])).texts
-    assert any("left out" in text and "beyond <all>" in text for text in texts)
+    monkeypatch.setattr("rankplug.report.html.look_at", curves)
+    with (
+        pytest.warns(UserWarning, match="figures of curves are left out"),
+        pytest.warns(UserWarning, match="report: rankings are left out, as they cannot be shown"),
+    ):
+        page = Page(to_html(full[0]))
+    texts = page.texts
+    for what in ("figures of curves are", "rankings are"):
+        assert any(f"{what} left out" in text and "beyond <all>" in text for text in texts)
+    assert "script" not in page.tags
     assert {"Mean difference", "Query by query", "Trials"} <= set(texts)
     assert "From the top down" not in texts
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -138,6 +139,57 @@ def test_few_of_many_are_sampled_and_the_page_says_so():
     assert content["wins"][0][1] + content["wins"][1][0] == 29
 
 
+def test_what_is_sampled_of_one_entrant_and_without_values():
+    data = ranking_data(n_queries=30, size=12)
+    documents, scores = Documents.of(data), RNG.normal(size=data.n_samples)
+    values = RNG.permutation(30) / 30
+    limits = Limits(queries=9, documents=5)
+    alone = gather(documents, [Entrant("a", scores, values)], "ndcg@10", limits)
+    assert alone["about"].startswith("9 of 30 queries: 3 of the lowest values, 3 of the highest, 3")
+    extremes = np.argsort(values)[[0, 1, 2, -3, -2, -1]]
+    assert {f"q{q}" for q in extremes} <= {query["id"] for query in alone["queries"]}
+    unlabelled = replace(documents, relevance=None)
+    drawn = gather(unlabelled, [Entrant("a", scores)], None, limits)
+    assert drawn["about"].startswith("9 of 30 queries, drawn at random, up to 5 documents of each")
+    assert len(drawn["queries"]) == 9
+    for query in drawn["queries"]:
+        assert sorted(query["ranks"][0]) == [1, 2, 3, 4, 5]
+
+
+def test_where_texts_are_too_long_fewer_queries_are_shown():
+    data = ranking_data(150, 2, 1)
+    letters = np.random.default_rng(1).integers(48, 123, (20, data.n_samples, 80), dtype=np.uint8)
+    shown = pa.table(
+        {f"{k}": [row.tobytes().decode() for row in one] for k, one in enumerate(letters)}
+    )
+    look = look_at(report_of(data.with_facts(shown=shown), LinearModel([1.0])))
+    assert look.size <= MOST_BYTES
+    assert unpack(look.data)["about"].startswith("50 of 150 queries")
+
+
+def test_few_rows_at_once_are_explained_as_all(models, monkeypatch):
+    data, made = models
+    report = report_of(data, made["trees"], made["linear"])
+    whole = look_at(report)
+    monkeypatch.setattr("rankplug.report.look.content._BLOCK_ELEMENTS", 60)
+    assert look_at(report) == whole
+
+
+def test_categories_are_shown_as_the_model_knows_them():
+    kinds = np.resize(["x", "y", "y"], 54)
+    tables = [
+        pd.DataFrame({"kind": pd.Categorical(kinds, categories=given), "a": np.arange(54.0)})
+        for given in (["x", "y"], ["y", "x"])
+    ]
+    first, second = (
+        RankingData.from_arrays(one, np.arange(54) % 3, np.repeat(range(6), 9)) for one in tables
+    )
+    model = rankplug.make_solver("xgboost-pairwise", n_estimators=2).solve(first).model
+    rows = np.array([0, 1, 53])
+    assert features_of(second, model)(rows)[:, 0].tolist() == first.X[rows, 0].tolist()
+    assert second.X[rows, 0].tolist() != first.X[rows, 0].tolist()
+
+
 def test_two_hundred_queries_of_twenty_documents_take_at_most_300_kb():
     names = [f"a feature with a long name, number {j}" for j in range(46)]
     data = ranking_data(200, 20, 46, names)
@@ -234,6 +286,18 @@ def test_a_page_without_labels_shows_lists(models):
     content = content_of(page)
     assert content["grades"] is None
     assert content["entrants"][0]["curves"] is None  # nobody said where the model is saved
+
+
+def test_a_feature_of_one_value_has_no_curve():
+    data = ranking_data()
+    data = replace(data, X=np.column_stack((data.X[:, 0], np.full(len(data.X), 2.0))))
+    model = LinearModel([1.0, 3.0], ["a", "constant"])
+    shown = [entrant("linear", model, data)]
+    page = show_rankings("demo", Documents.of(data), shown, {"linear": "model"})
+    curves = {one["feature"]: one for one in content_of(page)["entrants"][0]["curves"]}
+    assert curves["constant"] == {"feature": "constant", "points": [], "handles": []}
+    for value, height in curves["a"]["points"]:
+        assert height == pytest.approx(value, abs=1e-3)
 
 
 def test_rows_keep_what_describes_them():
