@@ -135,6 +135,29 @@ def test_the_folder_is_the_files(made, kind, dense, dtype, weighted, size):
         check_shards(prepared, expected)
 
 
+@pytest.mark.parametrize("n_dense", [5, 35])
+@pytest.mark.parametrize("first", ["dense", "sparse"])
+@pytest.mark.parametrize("scattered", [False, True])
+def test_rows_that_were_kept_in_both_forms(tmp_path, monkeypatch, n_dense, first, scattered):
+    """What seemed dense or sparse at first was not, and rows came to have more features."""
+    take_small_steps(monkeypatch, 60)
+    monkeypatch.setattr(sealing, "_BLOCK_ELEMENTS", 100)
+    rng = np.random.default_rng(0)
+    thick = [[*range(1, 5 if k < 4 else 8)] for k in range(n_dense)]
+    thin = [[1 + k % 7 + 3 * (k > 30)] for k in range(40 - n_dense)]
+    lines = []
+    for row, columns in enumerate(thick + thin if first == "dense" else thin + thick):
+        query = row % 5 if scattered else row // 8
+        values = " ".join(f"{j}:{rng.normal():.3f}" for j in columns)
+        lines.append(f"{row % 3} qid:{query} {values}\n")
+    (tmp_path / "data.svm").write_text("".join(lines))
+    expected = read_data(tmp_path / "data.svm")
+    assert sparse.issparse(expected.X) == (n_dense == 5)
+    prepared = prepare(tmp_path / "data.svm", tmp_path / "data", shard_bytes=300, progress=False)
+    assert_same(read_data(tmp_path / "data"), expected)
+    check_shards(prepared, expected)
+
+
 def check_shards(prepared, expected):
     position = 0
     for number, span in enumerate(prepared.shards):
