@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import ipc, parquet
 from scipy import sparse
 
-from rankplug import RankingData, write_data
+from rankplug import RankingData, prepare, write_data
 from rankplug.exceptions import DataError, ParameterError
 from rankplug.io.batches import read_batches
 from rankplug.io.files import InputFile
@@ -132,6 +132,17 @@ def test_missing_columns_are_named(files, arguments, message):
     for suffix in (".csv", ".parquet"):
         with pytest.raises(DataError, match=message):
             list(read_batches(files / f"data{suffix}", **arguments))
+
+
+def test_the_columns_of_a_folder_are_matched_by_name_or_number(data, files, tmp_path):
+    prepare(files / "data.csv", tmp_path / "folder", progress=False)
+    options = {"n_features": 2, "feature_names": ["f3", "f1"]}
+    (batch,) = read_batches(tmp_path / "folder", **options)
+    np.testing.assert_array_equal(batch.X, data.X[:, [2, 0]])
+    with pytest.raises(DataError, match="no column 'f9'"):
+        list(read_batches(tmp_path / "folder", n_features=1, feature_names=["f9"]))
+    with pytest.raises(DataError, match="folder holds 3 features, the model 2"):
+        list(read_batches(tmp_path / "folder", n_features=2))
 
 
 def test_a_wrong_size_of_batches_is_refused(files):

@@ -71,6 +71,14 @@ def test_weights_are_of_rows_or_of_queries(tmp_path, name, weights, read):
     assert data.query_weight.tolist() == [0.5, 2.0]
 
 
+def test_numbers_are_read_however_they_are_written(tmp_path):
+    file = write(tmp_path, query=["+1", "", "\ufeff 3.0 "], weight=["+2", "1e0", "1", "1"])
+    with pytest.warns(DataWarning, match="the queries are those of"):
+        data = read_data(file)
+    assert data.sizes.tolist() == [1, 3]
+    assert data.query_weight.tolist() == [2.0, 1.0]
+
+
 def test_batches_have_the_queries_too(tmp_path):
     for name in TEXTS:
         file = write(tmp_path, name, query=[1, 3], weight=[1, 1, 1, 1])
@@ -105,6 +113,8 @@ def test_queries_of_several_files_are_numbered_on(tmp_path):
         ({"query": [2, 1.5, 0.5]}, r"line 2: '1.5' is not a number of rows"),
         ({"query": [2, "1_0"]}, r"line 2: '1_0' is not a number of rows"),
         ({"query": []}, "train.txt.query is empty"),
+        ({"query": ["", " "]}, "train.txt.query is empty: a number of rows is needed on each line"),
+        ({"query": ["x"] * 9}, r"line 5: 'x' is not a number of rows(?!.*line 6)"),
         ({"query": [4], "group": [4]}, r"train.txt.query and in .*train.txt.group: keep one"),
         ({"query": [2, 2], "weight": [1, 1, 1]}, r"train.txt.weight, line 3: ends after 3"),
         ({"query": [2, 2], "weight": [1] * 5}, r"holds 4 rows and 2 queries: give one"),

@@ -17,6 +17,7 @@ import pytest
 from rankplug import prepare, read_data
 from rankplug.exceptions import DataError
 from rankplug.io import write_data
+from rankplug.io.compression import START_BYTES
 from rankplug.io.batches import read_batches
 
 N_ROWS = 3000
@@ -44,6 +45,12 @@ def zipped(content, *names):
         for name in names:
             archive.writestr(name, content)
     return stream.getvalue()
+
+
+def encrypted(archive):
+    """The archive with the mark of a member that needs a password."""
+    place = archive.index(b"PK\x01\x02") + 8
+    return archive[:place] + b"\x01" + archive[place + 1 :]
 
 
 def tarred(content):
@@ -94,6 +101,10 @@ NAMED = {
         "ZIP archive of 2 files .'a', 'b'., not of one: unpack it",
     ),
     "zip of none": (lambda text: zipped(b""), "ZIP archive of no file"),
+    "encrypted zip": (
+        lambda text: encrypted(zipped(text.encode(), "a.csv")),
+        "is an encrypted ZIP archive: unpack it",
+    ),
     "xlsx": (
         lambda text: zipped(b"", "[Content_Types].xml", "xl/workbook.xml"),
         "is an Excel workbook: save its table as CSV",
@@ -163,6 +174,14 @@ def test_lines_are_counted_whatever_ends_them(tmp_path):
         table.write_bytes(end.join(["label,a", "1,2", "0,x", ""]).encode(encoding))
         with pytest.raises(DataError, match="line 3, column 'a': 'x' is not a number"):
             read_data(table)
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\r\n", b"\n"])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_line_ends_are_known_at_the_edge_of_a_block(tmp_path, end, more):
+    first = b"#".ljust(START_BYTES - 1 + more, b"x")
+    (tmp_path / "data.txt").write_bytes(end.join([first, b"1 1:2", b"0 1:3", b""]))
+    assert read_data(tmp_path / "data.txt").X.ravel().tolist() == [2.0, 3.0]
 
 
 def test_the_name_within_an_archive_says_the_format(tmp_path):

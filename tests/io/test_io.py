@@ -321,6 +321,10 @@ def test_format_can_be_told(tmp_path):
         ({"dense": "yes"}, "dense='yes'"),
         ({"dtype": "int8"}, "dtype='int8' must be 'float32' or 'float64'"),
         ({"like": "train.txt"}, "like must be data read before"),
+        (
+            {"like": RankingData.from_arrays(np.eye(2), [0, 1]), "n_features": 3},
+            "n_features=3 but the data of like have 2",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(tmp_path, arguments, message):
@@ -426,6 +430,36 @@ def test_wrong_roles(tmp_path, kind, arguments, message):
 def test_n_features_is_not_for_tables(tmp_path, kind):
     with pytest.raises(ParameterError, match="n_features: not for"):
         read_data(save_table(tmp_path, TABLE, kind), label="rel", n_features=3)
+
+
+def test_like_without_names_has_a_number_of_columns(tmp_path):
+    like = RankingData.from_arrays(np.eye(3), [0, 1, 2])
+    path = save(tmp_path, "label,a,b\n1,2,3\n", "a.csv")
+    with pytest.raises(DataError, match=r"2 feature columns, but the data of like have 3: name"):
+        read_data(path, like=like)
+
+
+def test_columns_that_are_shown_follow_their_rows(tmp_path):
+    """Those of several files, and where rows of a query did not stand together."""
+    first = save(tmp_path, "label,qid,title,x\n1,1,a,1\n0,2,b,2\n2,1,c,3\n", "1.csv")
+    second = save(tmp_path, "label,qid,title,x\n1,2,d,4\n", "2.csv")
+    data = read_data(first, shown=["title"], features=["x"])
+    assert data.X[:, 0].tolist() == [1, 3, 2]
+    assert data.shown["title"].to_pylist() == ["a", "c", "b"]
+    both = read_data([first, second], shown=["title"], features=["x"])
+    assert both.X[:, 0].tolist() == [1, 3, 2, 4]
+    assert both.shown["title"].to_pylist() == ["a", "c", "b", "d"]
+
+
+def test_tables_without_rows_and_compressed_tables_of_arrow(tmp_path):
+    TABLE[:0].to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(DataError, match=r"empty\.parquet holds no rows"):
+        read_data(tmp_path / "empty.parquet", label="rel")
+    for kind in ("parquet", "feather"):
+        content = save_table(tmp_path, TABLE, kind).read_bytes()
+        (tmp_path / f"packed.{kind}.gz").write_bytes(gzip.compress(content))
+        data = read_data(tmp_path / f"packed.{kind}.gz", label="rel", qid="query", features=["x"])
+        assert data.X[:, 0].tolist() == [0.5, 2.0, -1.0]
 
 
 def test_several_tables(tmp_path):
@@ -711,6 +745,10 @@ def test_classes_of_a_table(tmp_path):
     data = read_label_data(test, labels="kind", like=train)
     np.testing.assert_array_equal(data.relevance, [[0, 1]])
     assert list(data.labels) == ["blue", "red"]
+    mixed = read_label_data(save(tmp_path, "x,kind\n1,7\n2,n/k\n", "m.csv"), labels="kind")
+    digits = read_label_data(save(tmp_path, "x,kind\n3,7\n", "d.csv"), labels="kind", like=mixed)
+    assert list(digits.labels) == ["7", "n/k"]
+    np.testing.assert_array_equal(digits.relevance, [[1, 0]])
     with pytest.raises(DataError, match=r"c\.csv: classes unseen in training: green"):
         read_label_data(save(tmp_path, "x,kind\n1,green\n", "c.csv"), labels="kind", like=train)
 
