@@ -17,8 +17,8 @@ import pytest
 from rankplug import prepare, read_data
 from rankplug.exceptions import DataError
 from rankplug.io import write_data
-from rankplug.io.compression import START_BYTES
 from rankplug.io.batches import read_batches
+from rankplug.io.compression import START_BYTES
 
 N_ROWS = 3000
 TEXT = {

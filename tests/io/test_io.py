@@ -16,7 +16,7 @@ from scipy import sparse
 import rankplug
 from rankplug.data import RankingData
 from rankplug.exceptions import DataError, ParameterError
-from rankplug.io import FORMATS, read_data, read_label_data, svmlight, write_data
+from rankplug.io import FORMATS, read_data, read_label_data, read_table, svmlight, write_data
 from rankplug.io.files import InputFile
 from rankplug.io.svmlight_rows import ParsedRows, parse_block, parse_lines
 
@@ -455,6 +455,8 @@ def test_tables_without_rows_and_compressed_tables_of_arrow(tmp_path):
     TABLE[:0].to_parquet(tmp_path / "empty.parquet")
     with pytest.raises(DataError, match=r"empty\.parquet holds no rows"):
         read_data(tmp_path / "empty.parquet", label="rel")
+    with pytest.raises(DataError, match=r"empty\.parquet holds no rows"):
+        read_table(tmp_path / "empty.parquet")
     for kind in ("parquet", "feather"):
         content = save_table(tmp_path, TABLE, kind).read_bytes()
         (tmp_path / f"packed.{kind}.gz").write_bytes(gzip.compress(content))
