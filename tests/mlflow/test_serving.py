@@ -397,6 +397,24 @@ def test_good_requests_are_answered_alike(invocations, name, params, request, mo
     assert quick == (named != (name == "integers"))  # arrays for features without names
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"inputs": COLUMNS, "params": [1]},
+        {"inputs": COLUMNS, "params": {"output": "top_k", "k": "3"}},
+        {"inputs": COLUMNS, "params": {"output": "best"}},
+        {"inputs": {**COLUMNS, "qid": ["x", 1, "x", "x"]}, "params": {"output": "rank"}},
+        {"inputs": {**COLUMNS, "a": [1, 2, 3, 2**53 + 2], "b": [1] * 4, "c": [1] * 4}},
+        {"inputs": [[1, 2, 3], [4, 5, -(2**53) - 2]]},
+    ],
+    ids=str,
+)
+def test_unusual_requests_are_left_to_mlflow(invocations, asked, monkeypatch):
+    found, quick, expected = both_ways(invocations, asked, monkeypatch)
+    assert found == expected
+    assert not quick
+
+
 NUMBERS = st.one_of(
     st.floats(-1e6, 1e6), st.integers(-9, 9), st.integers(), st.floats(), st.booleans(), st.none()
 )
