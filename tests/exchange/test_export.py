@@ -1,15 +1,18 @@
 """Exported models score and rank as the models do: every kind in every format that is offered."""
 
 import functools
+import json
 
 import mlflow
 import numpy as np
 import pandas
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
+from sklearn.linear_model import PoissonRegressor, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
 import rankplug
@@ -19,15 +22,19 @@ from rankplug.exceptions import ParameterError, SolverUnavailableError, UnknownN
 from rankplug.exchange import export, list_formats
 from rankplug.exchange.floats import less_than_float32, pull_back, widen
 from rankplug.kernels import Kernel
+from rankplug.maps import JoinedMap, MappedModel, make_map
 from rankplug.models import (
+    AdjustedModel,
     KernelModel,
     LabelLinearModel,
     LinearModel,
     ScaledModel,
     TreeArrays,
     TreeEnsemble,
+    Turn,
 )
 from rankplug.models.pipelines import pipeline_model
+from rankplug_plugins.baselines import RegressorModel
 from tests.exchange.evaluators import EVALUATORS, SINGLE
 
 NAMES = ("a b", 'q"uo\\te', "dot.s", "näh 🂡")
@@ -161,6 +168,15 @@ MODELS = {
     "imputing pipeline": (
         lambda: pipeline(SimpleImputer(), StandardScaler(), X=HOLES), True, LINEAR,
     ),
+    "selected and weighed": (
+        lambda: pipeline(
+            VarianceThreshold(1e-9),
+            FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())],
+                         transformer_weights={"a": 0.25}),
+        ),
+        False,
+        LINEAR,
+    ),
     "columns": (
         lambda: pipeline(ColumnTransformer([
             ("one", StandardScaler(), [3, 1]), ("same", "passthrough", [1, 0]),
@@ -257,6 +273,13 @@ def test_unknown_format_and_missing_packages(tmp_path, monkeypatch):
         export(model, tmp_path / "x", "onnx")
 
 
+def with_categories():
+    """A model of trees that never ask for the feature of categories."""
+    model = train("xgboost-ndcg", n_estimators=1)
+    model.feature_names, model.categories = ("c", "a", "b", "d"), {0: ("x", "y")}
+    return model
+
+
 def custom_kernel(A, B):
     return A @ B.T
 
@@ -269,14 +292,75 @@ def custom_kernel(A, B):
         (lambda: pipeline(PolynomialFeatures()), r"'polynomialfeatures' \(PolynomialFeatures\)"),
         (lambda: pipeline(MinMaxScaler(clip=True)), "'minmaxscaler'"),
         (lambda: LinearModel(COEF[:2], ["a", "a"]), "several features are called 'a'"),
+        (
+            lambda: train("pointwise", regressor=KNeighborsRegressor()),
+            "this regressor has no form that other systems know",
+        ),
+        (
+            lambda: train("pointwise", regressor=make_pipeline(MinMaxScaler(clip=True), Ridge())),
+            "a scaler that clips cannot be exported",
+        ),
+        (
+            lambda: MappedModel(
+                JoinedMap([make_map("identity")]).fit(make_data(make_rows())),
+                KernelModel(Kernel("rbf", 0.25), SUPPORT, DUAL),
+            ),
+            "only linear models behind a map can be exported, not one of kind 'kernel'",
+        ),
+        (
+            lambda: AdjustedModel(LinearModel(COEF), {0: Turn(2.0)}),
+            "a model of kind 'adjusted' has no form that other systems know; those of",
+        ),
+        (
+            lambda: ScaledModel(LinearModel(COEF), Scaling(None, np.array([1.0, -1.0, 1.0, 1.0]))),
+            "features are scaled by numbers that are not positive",
+        ),
+        (
+            lambda: pipeline(SimpleImputer(add_indicator=True), X=HOLES),
+            r"'simpleimputer' \(SimpleImputer\)",
+        ),
+        (lambda: with_categories(), "the feature 'c' holds categories, whose codes no other"),
     ],
-    ids=["labels", "kernel", "step", "clip", "names"],
 )
 def test_what_has_no_form_says_which_part(make, message, tmp_path):
     model = make()
     with pytest.raises(ParameterError, match=message):
         export(model, tmp_path / "x", "sql")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "message"),
+    [
+        ("sql", ["ab", "AB", "c", "d"], "differ only in small and capital letters: SQL may not"),
+        ("vespa", ["a b", "feature_0", "c", "d"], "'a b' is feature_0_"),
+        ("json", None, "they are called x0, x1"),
+    ],
+)
+def test_notes_on_names(name, names, message, tmp_path):
+    notes = export(LinearModel(COEF, names), tmp_path / "x", name if name in ALL else "python")
+    assert any(message in note for note in notes)
+
+
+def test_names_that_a_library_does_not_take_are_changed_to_others(tmp_path):
+    model = train("xgboost-ndcg", n_estimators=2)
+    export(model, tmp_path / "nameless", "xgboost")
+    assert not json.loads((tmp_path / "nameless").read_text())["learner"]["feature_names"]
+    model.feature_names = ("a[", "a_", "b", "c")
+    notes = export(model, tmp_path / "named", "xgboost")
+    written = json.loads((tmp_path / "named").read_text())["learner"]["feature_names"]
+    assert written == ["a__", "a_", "b", "c"]
+    assert any("'a['" in note and "a__" in note for note in notes)
+
+
+def test_an_exponential_is_left_out_and_said(tmp_path):
+    rows, data = make_rows(), make_data(make_rows())
+    model = RegressorModel(PoissonRegressor().fit(rows, data.relevance))
+    model.feature_names = NAMES
+    notes = export(model, tmp_path / "x", "python")
+    assert "scores are those before the exponential, which changes no order" in notes
+    found = EVALUATORS["python"]((tmp_path / "x").read_text(encoding="utf-8"), rows, NAMES)
+    np.testing.assert_allclose(np.exp(found), model.predict(rows))
 
 
 def test_categories_go_to_their_own_library_only(tmp_path):

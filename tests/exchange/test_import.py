@@ -1,6 +1,7 @@
 """Model files of other systems become models, and hostile ones are refused."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.exchange import export, import_model, list_formats
 from rankplug.kernels import Kernel
 from rankplug.models import KernelModel, LinearModel, ScaledModel
+from tests.exchange.evaluators import EVALUATORS
 from tests.exchange.test_export import (
     COEF,
     DUAL,
@@ -34,6 +36,26 @@ def test_what_is_read():
         import_model("x", "sql")
     with pytest.raises(FileNotFoundError):
         import_model("missing", "liblinear")
+
+
+def test_sizes_and_names_that_do_not_fit_are_refused(tmp_path):
+    file = tmp_path / "model"
+    file.write_text(LIBLINEAR)
+    with pytest.raises(DataError, match="2 names for 3 features"):
+        import_model(file, "liblinear", feature_names=["a", "b"])
+    os.truncate(file, (2 << 30) + 1)
+    with pytest.raises(ModelFormatError, match="files of more than 2 GB are not read"):
+        import_model(file, "liblinear")
+
+
+@pytest.mark.parametrize(("labels", "sign"), [("3 5", -1.0), ("5 3", 1.0)])
+def test_the_larger_label_is_best(labels, sign, read):
+    text = LIBLINEAR.replace("L2LOSS_SVR", "L2LOSS_SVC").replace(
+        "nr_feat", f"label {labels}\nnr_feat"
+    )
+    model, notes = read(text, "liblinear")
+    assert (sign * model.coef).tolist() == [1.0, 2.5e-3, -1.0]
+    assert bool(notes) == (sign < 0)
 
 
 ROUND = {
@@ -106,6 +128,36 @@ def test_a_file_of_xgboost(suffix, tmp_path, capsys):
     space = {}
     exec((tmp_path / "x.py").read_text(), space)
     assert np.allclose([space["score"](row) for row in HOLES], model.predict(HOLES), rtol=1e-5)
+
+
+def test_objectives_that_transform_scores_are_said(tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    params = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1}
+    booster = xgboost.train(params, xgboost.DMatrix(X, X[:, 1] > 0), 2)
+    booster.save_model(tmp_path / "model.json")
+    model, _ = import_model(tmp_path / "model.json", "xgboost", feature_names=NAMES)
+    notes = export(model, tmp_path / "model.py", "python")
+    assert any("before the transformation that the objective binary:logistic" in n for n in notes)
+    text = (tmp_path / "model.py").read_text(encoding="utf-8")
+    margins = booster.predict(xgboost.DMatrix(X), output_margin=True)
+    np.testing.assert_allclose(EVALUATORS["python"](text, X, NAMES), margins, atol=1e-5)
+
+
+def test_a_tree_of_lightgbm_may_be_a_single_leaf(tmp_path):
+    lightgbm = pytest.importorskip("lightgbm")
+    data = lightgbm.Dataset(X, X[:, 1] + 3.0, free_raw_data=False)
+    params = {"min_data_in_leaf": 10_000, "verbose": -1, "num_threads": 1}
+    booster = lightgbm.train(params, data, 1)
+    booster.save_model(tmp_path / "model.txt")
+    model, _ = import_model(tmp_path / "model.txt", "lightgbm")
+    assert model.feature_names is None  # LightGBM's own names, Column_0 and so on, are none
+    export(model, tmp_path / "model.py", "python")
+    text = (tmp_path / "model.py").read_text(encoding="utf-8")
+    found = EVALUATORS["python"](text, X, ["x0", "x1", "x2", "x3"])
+    np.testing.assert_allclose(found, booster.predict(X))
+    export(model, tmp_path / "again.txt", "lightgbm")
+    again = lightgbm.Booster(model_file=str(tmp_path / "again.txt"))
+    np.testing.assert_array_equal(again.predict(X), booster.predict(X))
 
 
 def test_a_file_of_lightgbm(tmp_path):
@@ -200,6 +252,8 @@ HOSTILE = {
     "overflow": ("svmrank", SVMRANK.replace("3:2", "3:1e300").replace("\n1 1", "\n1e300 1"),
                  "a weight is too large"),
     "words": ("svmrank", SVMRANK.replace("3:2", "qid:2"), "support vector 1 is"),
+    "alone": ("svmrank", "\n".join(SVMRANK.splitlines()[:11]).replace("0 # kernel", "2 # kernel")
+              .replace("3 # number", "1 # number"), "no model of SVMrank"),
     "no trees": ("xgboost", "{}", "cannot|lacks|beginning"),
     "no json": ("xgboost", "not a model", "no model of xgboost"),
     "nothing": ("lightgbm", "tree\n", "no model of lightgbm"),
