@@ -1,5 +1,6 @@
 import faulthandler
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -31,10 +32,40 @@ settings.load_profile("rankplug")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """A worker more than cores for ``-n auto``, as many tests wait for processes and servers."""
+    """Two workers more than cores for ``-n auto``, as many tests wait for processes and servers."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return (os.cpu_count() or 1) + 1
+    return (os.cpu_count() or 1) + 2
+
+
+# Files that wait for servers, commands and workers of a cluster, the longest first.
+_WAITING = """
+    mlflow/test_spool mlflow/test_serving long/test_forged_models dask/test_collections
+    mlflow/test_serving_signals benchmarks/test_benchmarks tuning/test_storage
+    system/test_interruption_processes system/test_concurrency cli/test_streams dask/test_tuning
+    cli/test_mlproject mlflow/test_killed_runs cli/test_one_file mlflow/test_tracking
+    dask/test_silences mlflow/test_pyfunc mlflow/test_database dask/test_faults
+    mlflow/test_environment io/test_prepared_faults io/test_shortage test_notebook cli/test_cli
+    dask/test_dask dask/test_comparison mlflow/test_flavor report/test_look_browser
+    system/test_lost_interrupts
+""".split()
+
+
+def pytest_collection_modifyitems(config, items):
+    """On parallel workers, files that wait and files that compute take turns from the start.
+
+    So the cores are busy while some wait, and no long file begins when all else is done.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    files = {}
+    for item in items:
+        name = item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
+        files.setdefault(name, []).append(item)
+    waiting = [name for name in _WAITING if name in files]
+    computing = sorted(files.keys() - set(waiting), key=lambda name: (-len(files[name]), name))
+    turns = itertools.zip_longest(waiting, computing)
+    items[:] = [item for name in itertools.chain(*turns) if name for item in files[name]]
 
 
 @pytest.fixture(scope="session")

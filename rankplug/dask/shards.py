@@ -62,6 +62,7 @@ class ClusterShards(Shards):
     ) -> None:
         self.n_columns = n_columns
         self.n_rows = n_rows
+        self.n_elements = n_rows * n_columns  # at most: what is stored of sparse ones is not known
         self.n_restored = 0
         self._cluster = cluster
         self._places = list(zip(shards, partitions, strict=True))

@@ -102,6 +102,11 @@ class PairLoss:
         """Rows of the features."""
         return self.shards.n_rows
 
+    @property
+    def n_elements(self) -> int:
+        """Elements of the features that a product with them reads."""
+        return self.shards.n_elements
+
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None

@@ -42,6 +42,8 @@ class Shards(ABC):
         Length of a weight vector.
     n_rows : int
         Rows of all shards.
+    n_elements : int
+        Elements of the features that a product with them reads, of all shards.
     passes_per_product : int
         Reads of the features that a Hessian product takes: 1 where they are fused.
     has_gram : bool
@@ -52,6 +54,7 @@ class Shards(ABC):
 
     n_columns: int
     n_rows: int
+    n_elements: int
     passes_per_product: int
     has_gram: bool
     far: bool

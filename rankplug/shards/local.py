@@ -64,6 +64,7 @@ class LocalShards(Shards):
         matrix = shards[0].matrix
         self.n_columns = matrix.n_columns
         self.n_rows = sum(shard.matrix.n_rows for shard in shards)
+        self.n_elements = sum(shard.matrix.n_elements for shard in shards)
         self.passes_per_product = matrix.passes_per_product
         self.has_gram = matrix.has_gram
 

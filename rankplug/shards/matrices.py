@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix, row_slice
+from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix, n_stored, row_slice
 from rankplug.system.interruption import check_in_time
 
 _LARGE = 3000  # columns, of whose products in pairs a time limit does not wait for the last
@@ -36,6 +36,7 @@ class RowMatrix(ABC):
     X: Matrix
     n_rows: int
     n_columns: int
+    n_elements: int  # that a product reads
     passes_per_product = 2  # reads of X that `laplacian` takes
     has_gram = True  # whether `laplacian_gram` is offered
 
@@ -80,6 +81,7 @@ class DenseRows(RowMatrix):
     def __init__(self, X: NDArray[Any]) -> None:
         self.X = X
         self.n_rows, self.n_columns = X.shape
+        self.n_elements = X.size
 
     @override
     def dot(self, v: Vector, out: Vector) -> None:
@@ -124,6 +126,7 @@ class SparseRows(RowMatrix):
         self.X: sparse.csr_array = X
         self._arrays = (X.indptr, X.indices, X.data)
         self.n_rows, self.n_columns = X.shape
+        self.n_elements = X.nnz
 
     @override
     def dot(self, v: Vector, out: Vector) -> None:
@@ -162,6 +165,7 @@ class OneHotRows(RowMatrix):
         self.X: Any = X
         self._arrays = (X.codes, X.starts)
         self.n_rows, self.n_columns = X.shape
+        self.n_elements = X.codes.size
 
     @override
     def dot(self, v: Vector, out: Vector) -> None:
@@ -193,6 +197,7 @@ class JoinedRows(RowMatrix):
         self.X: Any = X
         self._blocks = [rows_of(block) for block in X.blocks]
         self.n_rows, self.n_columns = X.shape
+        self.n_elements = sum(block.n_elements for block in self._blocks)
 
     @override
     def dot(self, v: Vector, out: Vector) -> None:
@@ -247,6 +252,7 @@ class StackedRows(RowMatrix):
         self._runs = [rows_of(row_slice(whole.X, span)) for span in self._spans]
         self._map: Callable[..., Iterator[Any]] = map if executor is None else executor.map
         self.n_rows, self.n_columns = whole.n_rows, whole.n_columns
+        self.n_elements = whole.n_elements
         self.passes_per_product, self.has_gram = whole.passes_per_product, whole.has_gram
 
     @override
@@ -296,6 +302,7 @@ class KeslerRows(RowMatrix):
         self.shape = (compared.shape[1], X.shape[1])
         self.n_rows = int(compared.sum())
         self.n_columns = self.shape[0] * self.shape[1]
+        self.n_elements = self.shape[0] * n_stored(X)
 
     @override
     def dot(self, v: Vector, out: Vector) -> None:
@@ -340,6 +347,7 @@ class FetchedRows(RowMatrix):
         self._pages = [array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE] for array in arrays]
         self._turn = turn
         self.n_rows, self.n_columns = matrix.n_rows, matrix.n_columns
+        self.n_elements = matrix.n_elements
         self.passes_per_product, self.has_gram = matrix.passes_per_product, matrix.has_gram
 
     @override

@@ -140,9 +140,9 @@ class LinearPathSolver(IterativeSolver):
         Weight of the loss, which is summed over pairs, not averaged.
     preconditioner : "auto", "cholesky", "nystrom", "diagonal" or "none"
         Of Newton's method. "cholesky" factorises the Hessian of a sample of the data (ranking data
-        only); "auto" takes it up to 2,000 features and "nystrom" beyond: the Hessian's diagonal,
-        and once many products were needed an approximation of low rank. All but "none" learn from
-        the Hessian products of earlier steps.
+        only); "auto" takes it up to 2,000 features, or fewer if rows hold few of them, and
+        "nystrom" beyond: the Hessian's diagonal, and once many products were needed an
+        approximation of low rank. All but "none" learn from the Hessian products of earlier steps.
     reduction : "sum", "mean" or "query-mean"
         ``c_q``: 1; 1 / number of pairs; or 1 / (pairs of the query * queries with pairs), each
         times the query's weight. The numbers of all pairs and of queries are weighted, too: a query

@@ -22,6 +22,7 @@ class LogisticLoss:
     def __init__(self, X):
         self.X = X
         self.n_rows, self.n_columns = X.shape
+        self.n_elements = X.size
         self.n_passes = 0.0
 
     def value(self, scores):

@@ -5,14 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankplug.optim.preconditioners import Corrected, Diagonal, Identity, make_preconditioner
+from rankplug.optim.preconditioners import (
+    Cholesky,
+    Corrected,
+    Diagonal,
+    Identity,
+    Nystrom,
+    make_preconditioner,
+)
 
 
 class Quadratic:
     """A loss with the Hessian H, which estimates it badly."""
 
-    n_columns = 5
-    n_rows = 7
+    n_columns, n_rows, n_elements = 5, 7, 35
     has_gram = True
 
     def __init__(self, seed):
@@ -130,7 +136,7 @@ def test_none_stays_none_and_long_vectors_are_not_kept():
 class Repetitive:
     """A loss whose Hessian has few large eigenvalues, as columns of leaves of trees give it."""
 
-    n_columns, n_rows, has_gram = 60, 1000, True
+    n_columns, n_rows, n_elements, has_gram = 60, 1000, 60_000, True
 
     def __init__(self, seed, n_large=30):
         rng = np.random.default_rng(seed)
@@ -144,6 +150,9 @@ class Repetitive:
 
     def hessian_diagonal(self):
         return np.diag(self.H)
+
+    def hessian_gram(self):
+        return self.H
 
 
 def costly(loss, n_products=96, C=1.0):
@@ -191,7 +200,26 @@ def test_an_approximation_of_low_rank_is_exact(n_large):
     np.testing.assert_allclose(inverse @ (np.eye(60) + 10.0 * loss.H), np.eye(60), atol=1e-6)
 
 
-def test_few_rows_are_not_worth_an_approximation():
+def test_few_elements_are_not_worth_an_approximation():
     loss = Repetitive(0)
-    loss.n_rows = 19  # a third of the columns: 15 directions
+    loss.n_elements = 2 * 60 * 16
+    assert type(make_preconditioner("nystrom", loss)._base) is Nystrom
+    loss.n_elements -= 1
     assert type(make_preconditioner("nystrom", loss)._base) is Diagonal
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "of_a_row", "kind"),
+    [
+        (2000, 2000, Cholesky),
+        (2001, 2001, Nystrom),
+        (300, 45, Cholesky),  # the leaves of few trees
+        (300, 44, Nystrom),
+    ],
+)
+def test_a_factor_is_for_rows_that_hold_many_elements(n_columns, of_a_row, kind):
+    loss = Repetitive(0)
+    loss.n_columns, loss.n_rows, loss.n_elements = n_columns, 10_000, 10_000 * of_a_row
+    assert type(make_preconditioner("auto", loss)._base) is kind
+    loss.has_gram = False
+    assert type(make_preconditioner("auto", loss)._base) is Nystrom
