@@ -39,16 +39,37 @@ def pytest_xdist_auto_num_workers():
 
 
 # Files that wait for servers, commands and workers of a cluster, the longest first.
-_WAITING = """
-    mlflow/test_spool mlflow/test_serving long/test_forged_models dask/test_collections
-    mlflow/test_serving_signals benchmarks/test_benchmarks tuning/test_storage
-    system/test_interruption_processes system/test_concurrency cli/test_streams dask/test_tuning
-    cli/test_mlproject mlflow/test_killed_runs cli/test_one_file mlflow/test_tracking
-    dask/test_silences mlflow/test_pyfunc mlflow/test_database dask/test_faults
-    mlflow/test_environment io/test_prepared_faults io/test_shortage test_notebook cli/test_cli
-    dask/test_dask dask/test_comparison mlflow/test_flavor report/test_look_browser
-    system/test_lost_interrupts
-""".split()
+_WAITING = [
+    "mlflow/test_spool",
+    "mlflow/test_serving",
+    "long/test_forged_models",
+    "dask/test_collections",
+    "mlflow/test_serving_signals",
+    "benchmarks/test_benchmarks",
+    "tuning/test_storage",
+    "system/test_interruption_processes",
+    "system/test_concurrency",
+    "cli/test_streams",
+    "dask/test_tuning",
+    "cli/test_mlproject",
+    "mlflow/test_killed_runs",
+    "cli/test_one_file",
+    "mlflow/test_tracking",
+    "dask/test_silences",
+    "mlflow/test_pyfunc",
+    "mlflow/test_database",
+    "dask/test_faults",
+    "mlflow/test_environment",
+    "io/test_prepared_faults",
+    "io/test_shortage",
+    "test_notebook",
+    "cli/test_cli",
+    "dask/test_dask",
+    "dask/test_comparison",
+    "mlflow/test_flavor",
+    "report/test_look_browser",
+    "system/test_lost_interrupts",
+]
 
 
 def pytest_collection_modifyitems(config, items):
