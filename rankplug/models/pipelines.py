@@ -214,11 +214,6 @@ class MixedColumns:
         self._columns = columns
         self.shape = (len(columns[0]), len(columns))
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Objects."""
-        return np.dtype(object)
-
     def mix(self, start: int, own: NDArray[np.bool_]) -> MixedColumns:
         """All rows once for each line of `own`: of each column what is theirs, or that row's."""
         n_times, n_rows = len(own), self.shape[0]

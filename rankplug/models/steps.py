@@ -59,9 +59,9 @@ class Step(ABC):
         """Columns that may hold anything, text too; the others hold numbers."""
         return set()
 
+    @abstractmethod
     def origins(self) -> NDArray[np.int64] | None:
         """The one column that each made one is a function of; None if there are several."""
-        return None
 
     @property
     def takes_missing(self) -> bool | None:

@@ -76,6 +76,8 @@ def test_what_is_missing_adds_nothing():
         LinearModel([1.0, 1.0], skip_missing=True), {0: Turn(2.0, ((0.0, 5.0), (1.0, 5.0)))}
     )
     np.testing.assert_allclose(model.predict([[np.nan, 1.0], [3.0, 1.0]]), [1.0, 12.0])
+    assert model.takes_missing_values
+    assert not AdjustedModel(LinearModel([1.0]), {}).takes_missing_values
 
 
 def test_pipelines_are_turned_by_the_columns_of_the_user(tmp_path):

@@ -120,6 +120,7 @@ def test_large_coefficients_can_be_handed_over(tmp_path):
         (lambda: LabelLinearModel([[1.0]], ["a", "b"]), "1 rows of coef but labels of shape"),
         (lambda: LabelLinearModel([[1.0], [2.0]], np.array(["a", 1], object)), "labels must be"),
         (lambda: LabelLinearModel([[1.0]], [None]), "labels must be"),
+        (lambda: LabelLinearModel([[1.0]], ["\udcff"]), "characters that are no text"),
     ],
 )
 def test_wrong_models(make, message):
@@ -312,6 +313,9 @@ def test_wrong_arrays(folder, wrong):
         ({"n_features": 6}, "6 feature"),
         ({"n_features": "5", "model": []}, "n_features, model missing or of a wrong type"),
         ({"id_columns": ["a", 1]}, "id_columns"),
+        ({"query_column": 3}, "query_column missing or of a wrong type"),
+        ({"query_column": "\ud800"}, "query_column missing or of a wrong type"),
+        ({"zero_based": 1}, "zero_based missing or of a wrong type"),
         ({"feature_names": ["a"]}, "1 feature names for 5 features"),
         ({"feature_names": "abcde"}, "feature_names missing or of a wrong type"),
         ({"feature_names": [1, 2, 3, 4, 5]}, "feature_names missing or of a wrong type"),
