@@ -379,7 +379,4 @@ def _dictionary(raw: Any) -> list[Any]:
 
 def _objects(raw: Any) -> list[Any]:
     """The values of a column as Python has them."""
-    for name in ("to_pylist", "to_list", "tolist"):
-        if hasattr(raw, name):
-            return list(getattr(raw, name)())
-    return list(raw)
+    return list(raw.to_pylist() if hasattr(raw, "to_pylist") else raw.to_list())

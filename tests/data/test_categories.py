@@ -66,6 +66,7 @@ TABLES = {
     "polars": as_polars("categorical"),
     "enum": as_polars("enum"),
     "arrow": pa.Table.from_pandas(FRAME),
+    "batch": pa.RecordBatch.from_pandas(FRAME),
     "chunks": pa.concat_tables(
         [pa.Table.from_pandas(FRAME[:50]), pa.Table.from_pandas(FRAME[50:])]
     ),
@@ -189,8 +190,59 @@ def test_validation_and_later_data_have_the_codes_of_the_training():
         early.solve(data, valid=other)
     with pytest.raises(DataError, match="different categories"):
         RankingData.stack([data, other])
+    numbers = RankingData.from_arrays(data.X, Y, QID)
+    with pytest.raises(DataError, match="column 0 holds no categories, other than in the training"):
+        predict_data(model, numbers)
     with pytest.raises(DataError, match="holds categories, other than in the training"):
         predict_data(LinearModel([1.0]), data)
+
+
+def test_one_of_two_columns_may_have_the_codes_of_the_training():
+    names = FRAME["brand"].cat.set_categories(BRANDS[::-1])
+    first, second = (
+        RankingData.from_arrays(
+            pd.DataFrame({"a": FRAME["brand"], "b": given, "price": FRAME["price"]}), Y, QID
+        )
+        for given in (FRAME["brand"], names)
+    )
+    model = SOLVERS["xgboost"].solve(first, random_state=0).model
+    assert not np.array_equal(first.X[:, 1], second.X[:, 1], equal_nan=True)
+    np.testing.assert_array_equal(predict_data(model, second), predict_data(model, first))
+
+
+def test_truth_values_are_found_among_texts_and_other_things_are_none_of_them():
+    given = pd.Categorical(np.where(np.arange(N) % 2 == 0, "True", "False"))
+    frame = pd.DataFrame({"new": given, "price": FRAME["price"]})
+    ranker = Ranker(SOLVERS["xgboost"]).fit(frame, np.arange(N) % 2, qid=QID)
+    expected = ranker.predict(frame)
+    assert len(np.unique(expected)) > 1
+    booleans = frame.assign(new=np.arange(N) % 2 == 0)
+    np.testing.assert_array_equal(ranker.predict(booleans), expected)
+    missing = ranker.predict(frame.assign(new=None))
+    np.testing.assert_array_equal(ranker.predict(frame.assign(new=[["True"]] * N)), missing)
+
+
+def test_categories_that_cannot_be_learnt_are_named(monkeypatch):
+    dates = pd.Categorical(pd.to_datetime(["2020-01-01", "2021-01-01"] * (N // 2)))
+    with pytest.raises(DataError, match=r"not numbers: brand"):
+        Ranker(SOLVERS["xgboost"]).fit(FRAME.assign(brand=dates), Y, qid=QID)
+    monkeypatch.setattr("rankplug.data.categories._MOST_CATEGORIES", 4)
+    with pytest.raises(DataError, match="column 'brand' has 5 categories, too many to learn"):
+        Ranker(SOLVERS["xgboost"]).fit(FRAME, Y, qid=QID)
+    twice = FRAME.set_axis(["price", "price", "level"], axis=1)
+    with pytest.raises(DataError, match="'price'"):
+        Ranker(SOLVERS["xgboost"]).fit(twice, Y, qid=QID)
+
+
+def test_arrays_hold_codes_and_as_many_columns():
+    data = RankingData.from_arrays(FRAME[["price", "brand"]], Y, QID)
+    model = SOLVERS["xgboost"].solve(data, random_state=0).model
+    np.testing.assert_array_equal(model.predict(data.X), model.predict(FRAME))
+    np.testing.assert_array_equal(model.predict(sparse.csr_array(data.X)), model.predict(data.X))
+    with pytest.raises(DataError, match="column 1 holds categories, of which an array of numbers"):
+        model.predict(data.X + 5)
+    with pytest.raises(DataError, match="X has 1 features, but the model is expecting 2"):
+        model.predict(data.X[:, :1])
 
 
 def test_scaling_leaves_codes_as_they_are():

@@ -222,5 +222,5 @@ def test_forged_steps_are_refused(tmp_path, change, message):
 
 def test_steps_of_a_part_that_take_other_columns_are_refused():
     parts = make_union(StandardScaler().fit(X), Normalizer().fit(X[:, :3]))
-    with pytest.raises(ValueError, match="union.normalizer takes 3 columns, not 4"):
+    with pytest.raises(ValueError, match=r"union\.normalizer takes 3 columns, not 4"):
         PipelineModel([("union", parts)], LinearModel(np.ones(7)))
