@@ -54,10 +54,13 @@ def test_logs_are_learned_from_and_measured_on(folder, tmp_path, capsys, monkeyp
     monkeypatch.setitem(REPORT_FILES, "report.html", lambda report: "<!DOCTYPE html>")  # slow
     asked = recipe(
         folder, "{train: train, test: test, qid: query}",
-        LISTS, "{solver: tree-tron, learn_from: relevance}",
+        LISTS, LISTS.replace("xgboost-ndcg", "xgboost-ndcg, name: again"),
+        "{solver: tree-tron, learn_from: relevance}",
     )  # fmt: skip
     report = run(asked, output=tmp_path / "out", progress=False, observer=DataLines())
     assert [one.error for one in report.failed] == []
+    first, again, _ = report.outcomes
+    assert first.metrics == again.metrics
     assert report.metrics == ("snips_dcg@10", "ips_dcg@10", "average_rank")
     assert all(0 < one.metrics["test"]["snips_dcg@10"] <= 1 for one in report.outcomes)
     said = capsys.readouterr()

@@ -17,6 +17,7 @@ from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankplug
@@ -239,6 +240,10 @@ def test_wrong_solvers(queries, solver, error, message):
     assert "Ranker" in repr(ranker)
     with pytest.raises(error, match=message):
         ranker.fit(queries.X, queries.y)
+    assert not hasattr(ranker, "partial_fit")
+    tags = get_tags(ranker)  # which scikit-learn reads to show it
+    assert tags.target_tags.required
+    assert tags.input_tags.sparse == isinstance(solver, PairDirection)
 
 
 def test_strings_are_no_relevance(queries):

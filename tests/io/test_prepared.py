@@ -402,6 +402,8 @@ def test_nothing_is_scaled_twice(files):
         rankplug.tune("tree-tron", scaled, n_trials=1, scale="standard")
     with pytest.raises(DataError, match="validation data were scaled when they were prepared, but"):
         rankplug.tune("tree-tron", plain, valid=scaled, n_trials=1)
+    with pytest.raises(DataError, match="need splits that are scaled alike, but the training set"):
+        run_recipe(files, "data.csv", "scaled", more=["compare={folds: 3}"])
     with pytest.raises(DataError, match="scaled otherwise than the training data"):
         fit_scaling(plain.X, "maxabs").of(scaled)
 

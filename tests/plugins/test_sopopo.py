@@ -168,6 +168,15 @@ def test_it_starts_at_a_model_of_any_kind(decomposition, kind, kernel):
         assert start.duality_gap <= max(0.5 * first.duality_gap, 1e-6 * cold.objective)
 
 
+def test_weights_start_at_scores_where_a_model_has_none():
+    data = query_data(1)
+    trees = rankplug.make_solver("xgboost-pairwise", n_estimators=3).solve(data).model
+    solver = rankplug.make_solver("sopopo", C=0.05, tol=1e-6)
+    cold, warm = (solver.solve(data, init=init, random_state=0) for init in (None, trees))
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-5)
+    assert warm.duality_gap <= 1e-6 * warm.objective
+
+
 @by_decomposition
 @pytest.mark.parametrize("kind", ["float64", "float32", "csr"])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -47,8 +47,11 @@ def test_label_ranking_data_are_described_by_instances():
 def test_files_get_the_features_of_the_training_set(tmp_path):
     (tmp_path / "train").write_text("1 qid:a 1:1 4:2\n0 qid:a 2:1 3:1 4:1\n")
     (tmp_path / "test").write_text("1 qid:b 1:1\n0 qid:b 2:1\n")
-    splits = load_splits(recipe(Files(tmp_path / "train", tmp_path / "test")))
+    files = Files(tmp_path / "train", tmp_path / "test", id=("doc_id",))
+    splits = load_splits(recipe(files))
     assert list(splits) == ["train", "test"]
+    assert splits["test"].shown is None  # text has no columns of ids
+    assert splits["test"].id_columns == ("doc_id",)
     assert splits["test"].X.shape == (2, 4)
     assert type(splits["test"].X) is type(splits["train"].X)
     folds = module.make_folds(splits, 2, 0)
