@@ -1,4 +1,5 @@
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankplug.exceptions import ParameterError
+from rankplug.exceptions import ParameterError, UnknownNameError
 from rankplug.parameters import Choice, Integer, Optional, Parameter, Real, check_parameters
 
 
@@ -88,6 +89,19 @@ def test_every_wrong_value_is_reported_at_once():
     assert str(caught.value) == (
         "TreeTron: C=-1 (must be a finite number > 0); max_iter=1.5 (must be an integer >= 1)"
     )
+
+
+def test_numbers_that_are_not_written_are_described():
+    with pytest.raises(ParameterError, match=r"C=a number of thousands of digits \(must be"):
+        check_parameters("TreeTron", {"C": Real(0)}, {"C": 10**5000})
+
+
+def test_errors_of_unknown_names_come_back_from_other_processes():
+    error = UnknownNameError("solver", "tree-torn", ["tree-tron", "sopopo"])
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert "unknown solver 'tree-torn'; did you mean 'tree-tron'?" in str(again)
+    assert (again.name, again.known) == ("tree-torn", ["sopopo", "tree-tron"])
 
 
 def test_right_values_pass():

@@ -327,6 +327,8 @@ def test_by_default_there_are_five_folds(command, capsys):
 def test_folds_and_seeds_can_be_chosen(command):
     assert command("--baseline", "weak", "--folds", "3") == 0
     assert "compare:\n  folds: 3\n" in Path("out/recipe.yaml").read_text()
+    text = Path("demo.yaml").read_text()
+    Path("demo.yaml").write_text(text + "compare: {folds: 2}\n")  # which an option overrules
     options = "--baseline", "weak", "--seeds", "2", "--resume"
     assert command(*options) == 0
     assert "  seeds:\n  - 3\n  - 4\n" in Path("out/recipe.yaml").read_text()

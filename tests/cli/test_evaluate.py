@@ -8,7 +8,7 @@ import pytest
 from rankplug import LabelRanker, Ranker, RankingData, cli, write_data
 from rankplug.clicks import ClickLog, weigh_clicks
 from rankplug.metrics import evaluate, evaluate_labels
-from rankplug.models import load_model
+from rankplug.models import LinearModel, load_model
 
 NAMES = ["age", "size", "price"]
 
@@ -28,6 +28,7 @@ def folder(tmp_path_factory):
     ranker = Ranker().fit(X, y, qid=qid)
     ranker.model_.feature_names = tuple(NAMES)
     ranker.model_.save(folder / "model")
+    LinearModel(np.ones(3)).save(folder / "nameless")
     labels = LabelRanker().fit(X, np.array(["red", "green"])[(y > 0).astype(int)])
     labels.model_.save(folder / "labels")
     colours = np.column_stack([y == 0, y > 0]).astype(float)
@@ -89,6 +90,7 @@ def test_label_ranking(folder, capsys):
         ("labels", "colours.csv", [], "name the class column"),
         ("labels", "colours.csv", ["--qid", "q"], "--qid: the model orders labels"),
         ("gone", "data.csv", [], "no such model"),
+        ("nameless", "data.csv", ["--propensities", "none"], "does not know the names of its feat"),
     ],
 )
 def test_a_mistake_is_one_message(folder, capsys, model, data, options, message):

@@ -184,6 +184,10 @@ def test_the_commands(tmp_path, capsys):
     arguments = ["import", str(out), "--from", "liblinear", "--names", str(tmp_path / "names")]
     assert cli.main([*arguments, "-o", str(tmp_path / "again")]) == 0
     assert rankplug.load_model(tmp_path / "again").feature_names == NAMES
+    (tmp_path / "names").write_bytes(b"gr\xf6\xdfe\n")
+    assert cli.main([*arguments, "-o", str(tmp_path / "no")]) == 2
+    assert f"{tmp_path / 'names'} is no text in UTF-8" in capsys.readouterr().err
+    (tmp_path / "names").write_text("\n".join(NAMES), encoding="utf-8")
     out.write_text("solver_type MCSVM_CS\n")
     assert cli.main([*arguments, "-o", str(tmp_path / "no")]) == 2
     assert f"error: {out}: no model of LIBLINEAR" in capsys.readouterr().err

@@ -269,6 +269,18 @@ def test_the_command_explains(tmp_path, capsys, models):
     told = pd.DataFrame(json.loads(capsys.readouterr().out)).set_index("feature")
     assert told.loc["d", "loss"] == pytest.approx(0, abs=1e-9)
     assert told.loc["a", "low"] > 0
+    trees = rankplug.Ranker("xgboost-pairwise", n_estimators=3)
+    kinds = frame.rename(columns={"search": "qid"}).assign(kind=np.where(X[:, 0] > 0, "u", "v"))
+    trees.fit(kinds.astype({"kind": "category"}), Y)
+    trees.model_.save(tmp_path / "trees")
+    kinds.to_parquet(tmp_path / "kinds.parquet")
+    asked = ["explain", str(tmp_path / "trees"), str(tmp_path / "kinds.parquet"), "--json"]
+    assert main([*asked, "--above", "11", "--below", "12"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert {"u", "v"} & {row["above"] for row in table if row["feature"] == "kind"}
+    scores = trees.predict(kinds)
+    found = sum(row["difference"] for row in table)
+    assert found == pytest.approx(scores[11] - scores[12], abs=1e-5)
     for wrong, message in (
         (["--above", "3"], "go together"),
         (["--query", "q9"], "no row is of query 'q9'"),

@@ -435,6 +435,8 @@ def test_the_command(files, tmp_path, capsys):
     assert text in capsys.readouterr().out
     assert main(["prepare", "--check", target]) == 0
     assert text in capsys.readouterr().out
+    assert main(["prepare", "--check", target, "-o", target]) == 2
+    assert "--check makes no folder: leave out -o" in capsys.readouterr().err
     assert main(command) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert main([*command, "--overwrite", "--sparse"]) == 0

@@ -56,6 +56,19 @@ def test_negative_gains_are_refused(name):
         evaluate([-2, 1], [1, 2], None, name)
 
 
+@pytest.mark.parametrize("name", ["ips_dcg@3", "snips_dcg", "average_rank"])
+def test_rates_of_clicks_are_not_negative(name):
+    with pytest.raises(DataError, match=r"a rate of clicks .* >= 0, but the lowest is -0.5"):
+        evaluate([1, -0.5], [1, 2], None, name)
+
+
+def test_columns_are_vectors_and_wider_arrays_are_refused():
+    found = evaluate(np.array([[1.0], [0.0]]), np.array([[2.0], [1.0]]), None, "map")
+    assert found == {"map": 1.0}
+    with pytest.raises(DataError, match="relevance y has 2 dimensions; it needs one"):
+        evaluate(np.eye(2), [1, 2], None, "map")
+
+
 def test_labels_off_the_scale_of_err_are_refused():
     with pytest.raises(DataError, match=r"0\.\.4 but goes from 0 to 5.*max_grade"):
         evaluate([0, 5], [1, 2], None, "err@10")

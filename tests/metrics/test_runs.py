@@ -130,6 +130,13 @@ def test_tables_and_dicts_are_the_same():
         (pd.DataFrame({"qid": ["a"]}), {}, "RR", DataError, "no column query_id"),
         ({"a": {"x": 1}}, pl.DataFrame({"doc_id": ["x"]}), "RR", DataError, "run: no column query"),
         ({"a": {"x": 1}}, {"a": {None: 1.0}}, "RR", DataError, "run: doc_id is missing"),
+        (
+            pd.DataFrame({"query_id": ["a"] * 2, "doc_id": ["x"] * 2, "relevance": [1, 1]}),
+            {"a": {"x": 1.0}},
+            "RR",
+            DataError,
+            "qrels: document 'x' stands twice in query 'a'",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(qrels, run, metric, error, message):

@@ -200,6 +200,17 @@ def test_a_text_of_which_most_is_numbers_is_named_with_what_is_none():
     assert choice.features == ("x",)
 
 
+def test_what_only_looks_like_label_or_query_is_a_feature():
+    """The same range and as many values, in another order; numbers of other groups of rows."""
+    choice = choose_columns(
+        small(turned=[1, 0, 1, 0], other=[7, 8, 8, 7], copy=[0, 1, 0, 1], number=[4, 4, 9, 9])
+    )
+    assert choice.features == ("x", "turned", "other")
+    assert choice.left_out == {
+        "copy": "a copy of label", "number": "the numbers of the queries"
+    }  # fmt: skip
+
+
 def test_columns_of_every_type_of_arrow_are_described():
     day, second = dt.date(2024, 2, 29), dt.timedelta(seconds=1)
     given = {
@@ -215,6 +226,8 @@ def test_columns_of_every_type_of_arrow_are_described():
         "pairs": pa.array([{"a": 1}] * 4),
         "bytes": pa.array([b"a", b"b", None, b"a"]),
         "words": pa.array(["a b", "c", "a b", None], pa.large_string()).dictionary_encode(),
+        "views": pa.array(["a b", "c", "a b", None], getattr(pa, "string_view", pa.string)()),
+        "__index_level_0__": pa.array([3, 9, 1, 4]),
     }
     choice = choose_columns(small(**given))
     assert choice.features == ("x", "decimals", "half", "coded")
@@ -226,6 +239,8 @@ def test_columns_of_every_type_of_arrow_are_described():
         "pairs": "lists",
         "bytes": "neither numbers nor text",
         "words": "text",
+        "views": "text",
+        "__index_level_0__": "the index of the rows",
     }
     assert all(str(column) for column in choice.columns)
 

@@ -180,6 +180,7 @@ def test_a_solver_without_iterations_has_no_curve():
     data = ranking_data()
     assert learning_curve(Endless(), data, data, "ndcg@10") == ()
     assert seconds_to_share((), "ndcg@10") is None
+    assert seconds_to_share((), "top1_error") is None
 
 
 def test_99_percent_of_an_error_are_a_little_more_of_it():

@@ -9,7 +9,10 @@ import pytest
 import rankplug
 from rankplug.datasets import load
 from rankplug.exceptions import DataError, RankplugError
+from rankplug.kernels import Kernel
+from rankplug.maps import MappedModel
 from rankplug.metrics import per_query
+from rankplug.models import KernelModel, LinearModel
 from rankplug.report import (
     Outcome,
     Report,
@@ -139,6 +142,9 @@ def test_shapes(report, parts):
     assert only.get_title() == "column 2"
     (same,) = plot_shapes(model, parts.test.X, features=[2])
     np.testing.assert_array_equal(only.lines[0].get_ydata(), same.lines[0].get_ydata())
+    several = plot_shapes(model, parts.test, features=["column 2", 0, 1, 3, 4])
+    np.testing.assert_array_equal(only.lines[0].get_ydata(), several[0].lines[0].get_ydata())
+    assert [one.axison for one in several[0].figure.axes] == [True] * 5 + [False] * 3
     empty = parts.test.X.copy()
     empty[:, 2] = np.nan
     with pytest.raises(DataError, match="no row has a value of column 2"):
@@ -146,6 +152,12 @@ def test_shapes(report, parts):
     data = rankplug.RankingData.from_arrays(empty, parts.test.relevance)
     bars = plot_weights(report, "base", data=data).patches
     assert np.isfinite([bar.get_width() for bar in bars]).all()
+
+
+def flat(report):
+    """A model of the same map whose weights are all 0."""
+    model = report.outcomes[1].result.model
+    return MappedModel(model.map, LinearModel(np.zeros(model.map.n_columns)))
 
 
 def no_gains(data):
@@ -164,6 +176,17 @@ def no_gains(data):
         (lambda report: plot_convergence("x"), "a result or a fitted ranker is wanted, not str"),
         (lambda report: plot_convergence(report, against="time"), "neither 'passes' nor"),
         (lambda report: plot_tradeoffs(report, "beauty"), "beauty"),
+        (lambda report: plot_tuning(report, against="time"), "neither 'trial' nor 'seconds'"),
+        (
+            lambda report: plot_weights(KernelModel(Kernel("linear"), np.eye(2), [1.0, 2.0])),
+            "neither weights nor importances are known of",
+        ),
+        (
+            lambda report: plot_shapes(report.outcomes[1].result, np.ones((3, 2))),
+            r"data of shape \(3, 2\) for a model of",
+        ),
+        (lambda report: plot_shapes(report, features=[0, 1], ax=[None]), "1 axes for 2 features"),
+        (lambda report: plot_shapes(flat(report), report.test), "no feature moves the scores"),
         (lambda report: plot_tradeoffs(report, "model_bytes"), "known of no solver"),
         (lambda report: plot_differences(report.outcomes[0]), "one of a Report"),
         (lambda report: plot_tuning(Report("empty", ("map",), ())), "no solver of the report was"),
