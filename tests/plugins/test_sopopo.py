@@ -19,7 +19,7 @@ from rankplug.data import LabelRankingData, RankingData
 from rankplug.exceptions import ConvergenceWarning, DataError, ParameterError
 from rankplug.solver import Monitor
 from rankplug.testing import contract_checks
-from rankplug_plugins.sopopo import Sopopo
+from rankplug_plugins.sopopo import Sopopo, decompositions
 from rankplug_plugins.sopopo.decompositions import NAMES, decompose
 from rankplug_plugins.sopopo.solver import _Ascent
 from tests.oracles import bipartite_graphs, graph_loss, groups, query_data
@@ -485,12 +485,27 @@ def test_running_out_of_epochs_is_said():
 
 
 def test_large_queries_take_an_approximate_eigenvalue(monkeypatch):
-    data = query_data(5)
-    exact = solve(data)
-    monkeypatch.setattr("rankplug_plugins.sopopo.decompositions._EXACT", 2)
-    for X in (data.X, sparse.csr_array(data.X)):
-        same = RankingData.from_arrays(X, data.relevance, data.qid)
-        assert solve(same).objective == pytest.approx(exact.objective, rel=1e-6)
+    X = np.random.default_rng(5).normal(size=(60, 4))
+    y = np.digitize(X @ [2.0, -1.0, 0.5, 0.0], [-1.0, 1.0])
+    given = [
+        RankingData.from_arrays(form, y, np.arange(60) // 20) for form in (X, sparse.csr_array(X))
+    ]
+    exact = solve(given[0], decomposition="all-layers")
+    assert exact.model.coef.any()
+    bounds, bound = [], decompositions._bound_eigenvalue
+    monkeypatch.setattr(decompositions, "_EXACT", 2)
+    monkeypatch.setattr(
+        decompositions,
+        "_bound_eigenvalue",
+        lambda matrix: bounds.append(bound(matrix)) or bounds[-1],
+    )
+    for data in given:
+        found = solve(data, decomposition="all-layers")
+        assert found.objective == pytest.approx(exact.objective, rel=1e-6)
+        largest = decompositions._largest_eigenvalue(data.X)  # of all rows, as of a graph
+        expected = np.linalg.norm(X - X.mean(axis=0), 2) ** 2
+        assert expected <= largest == bounds[-1] <= 1.02 * expected
+    assert len(bounds) > 6
 
 
 @pytest.mark.parametrize("decomposition", ["all-pairs", "all-layers"])
