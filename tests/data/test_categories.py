@@ -15,7 +15,7 @@ from scipy import sparse
 import rankplug.mlflow
 from rankplug import LabelRanker, Ranker, RankingData, load_model, make_solver
 from rankplug.data import fit_scaling, tables
-from rankplug.exceptions import DataError, ModelFormatError
+from rankplug.exceptions import DataError, ModelFormatError, ParameterError
 from rankplug.models import LinearModel, predict_data, scale_parts, scaled_model
 
 N = 240
@@ -188,6 +188,8 @@ def test_validation_and_later_data_have_the_codes_of_the_training():
     np.testing.assert_array_equal(in_rows.restore(predict_data(model, in_rows)), expected)
     with pytest.raises(DataError, match="other categories than the training data"):
         early.solve(data, valid=other)
+    with pytest.raises(ParameterError, match="init has other categories of its features than"):
+        SOLVERS["xgboost"].solve(other, init=model)
     with pytest.raises(DataError, match="different categories"):
         RankingData.stack([data, other])
     numbers = RankingData.from_arrays(data.X, Y, QID)

@@ -1,5 +1,6 @@
 """Features normalised within queries, against RankLib's rules row by row."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from rankplug.data import RankingData, normalise_queries
+from rankplug.data import RankingData, Scaling, normalise_queries
 from rankplug.exceptions import DataError, ParameterError
 
 X = np.array(
@@ -64,3 +65,6 @@ def test_what_cannot_be_normalised_is_refused():
     holes = RankingData.from_arrays(np.where(X > 8, np.nan, X), np.arange(6), QID)
     with pytest.raises(DataError, match="row 5"):
         normalise_queries(holes, "sum")
+    scaled = dataclasses.replace(data, scaling=Scaling(None, np.ones(X.shape[1])))
+    with pytest.raises(DataError, match="were scaled when they were prepared: prepare them unsc"):
+        normalise_queries(scaled, "sum")

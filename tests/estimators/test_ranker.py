@@ -497,6 +497,7 @@ def test_validation_labels_are_those_of_training(labels):
         (np.ones((29, 3)), "30 rows but Y has 29"),
         (np.ones((30, 3, 2)), "3 dimensions"),
         (np.full((30, 3), np.inf), "relevance Y contains inf"),
+        ([[1, 2, 3], [1, 2]] * 15, "relevance Y"),
     ],
 )
 def test_wrong_label_relevance(labels, Y, message):

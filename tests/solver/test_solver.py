@@ -381,6 +381,9 @@ def test_wrong_data(data):
         Counting().solve(dataclasses.replace(data, relevance=np.ones(data.n_samples)))
     with pytest.raises(DataError, match="sample_weight is zero for every query"):
         Counting().solve(dataclasses.replace(data, query_weight=np.zeros(data.n_queries)))
+    last = (data.relevance == data.relevance.min()).astype(float)
+    with pytest.raises(DataError, match="document_weight is zero for every row above another"):
+        rankplug.make_solver("tree-tron").solve(dataclasses.replace(data, document_weight=last))
 
 
 def test_a_solver_of_documents_refuses_labels():

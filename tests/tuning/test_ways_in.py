@@ -118,6 +118,16 @@ def test_a_path_with_a_sampler_of_optunas():
     assert all(trial.params["C"] in (0.1, 1.0) for trial in result.trials)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::optuna.exceptions.ExperimentalWarning", "ignore::FutureWarning"
+)
+def test_trials_are_not_pruned_where_none_keeps_the_constraints_of_a_sampler():
+    sampler = optuna.samplers.TPESampler(seed=0, constraints_func=lambda trial: [1.0])
+    options = {**QUICK, "folds": 4, "pruner": "wilcoxon"}
+    result = rankplug.tune("tree-tron", DATA, sampler=sampler, **options)
+    assert [trial.state for trial in result.trials] == ["complete"] * 3
+
+
 class GivesUp(optuna.pruners.BasePruner):
     """Gives up every trial but the first, once it has values of two folds."""
 
