@@ -45,7 +45,7 @@ def trained(*steps, X=X, solver="tree-tron"):
         (PolynomialFeatures(2), "sampled Shapley values"),
         (make_union(StandardScaler(), Normalizer()), "sampled Shapley values"),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else value,
 )
 def test_contributions_of_the_columns_of_the_user_add_up(step, method):
     pipeline, model = trained(step)
