@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from rankplug.dask.cluster import Cluster, connect, release, same_future, unique_name
 from rankplug.dask.loading import load_partitions, map_partitions
+from rankplug.dask.reading import Columns, require_same_columns
 from rankplug.dask.shards import ClusterShards
 from rankplug.dask.worker import Opening, Operation, make_partition_shards
 from rankplug.data import RankingData, Scaling, no_pairs, no_pairs_count
@@ -61,12 +62,10 @@ class _Metadata:
 
     n_samples: int
     n_queries: int
-    n_features: int
-    feature_names: tuple[str, ...] | None
+    columns: Columns
     weighted: bool
     weighs_documents: bool
     has_missing: bool
-    categories: dict[int, tuple[Any, ...]]
     has_pairs: bool  # of any weight
     has_counted_pairs: bool  # of positive weight
 
@@ -112,18 +111,16 @@ class ClusterData(RemoteRankingData):
         if not filled:
             raise DataError("there are no rows in any partition: at least one is needed")
         kept = [found[i] for i in filled]
-        _require_same_features(kept)
+        _require_alike(kept)
         self.partitions = tuple(same_future(partitions[i]) for i in filled)
         self.n_partitions = len(self.partitions)
         self.sizes = tuple(one.n_samples for one in kept)
         self.n_samples = sum(self.sizes)
         self.n_queries = sum(one.n_queries for one in kept)
-        self.n_features = kept[0].n_features
-        self.feature_names = kept[0].feature_names
+        self.n_features, self.feature_names, self.categories = kept[0].columns
         self.weighted = kept[0].weighted
         self.weighs_documents = kept[0].weighs_documents
         self.has_missing = any(one.has_missing for one in kept)
-        self.categories = kept[0].categories
         self.scaling: Scaling | None = None
         self._metadata = kept
         self._totals: dict[PairWeighting, PairTotals] = {}
@@ -358,41 +355,23 @@ def _describe_partition(data: RankingData | None) -> _Metadata | None:
     return _Metadata(
         data.n_samples,
         data.n_queries,
-        data.n_features,
-        data.feature_names,
+        Columns.of(data),
         data.query_weight is not None,
         data.weighs_documents,
         data.has_missing,
-        dict(data.categories),
         counted or _has_pairs(data.with_facts(query_weight=None, document_weight=None)),
         counted,
     )
 
 
-def _require_same_features(metadata: Sequence[_Metadata]) -> None:
-    """Raise `DataError` if the partitions do not have the same features, in the same order."""
+def _require_alike(metadata: Sequence[_Metadata]) -> None:
+    """Raise `DataError` if the partitions have other features, or not all of them weights."""
+    require_same_columns({number: one.columns for number, one in enumerate(metadata)})
     first = metadata[0]
     for number, one in enumerate(metadata):
-        if (one.n_features, one.feature_names) != (first.n_features, first.feature_names):
-            raise DataError(
-                f"partition {number} has {_describe_features(one)}, the first one "
-                f"{_describe_features(first)}: give all partitions the same columns in the same "
-                "order"
-            )
-        if one.categories != first.categories:
-            raise DataError(
-                f"partition {number} has other categories than the first one: make them known to "
-                "all, by df.categorize()"
-            )
         weights = [(part.weighted, part.weighs_documents) for part in (one, first)]
         if weights[0] != weights[1]:
             raise DataError(f"partition {number} and the first one are not both weighted")
-
-
-def _describe_features(metadata: _Metadata) -> str:
-    names = metadata.feature_names
-    shown = "" if names is None else f" ({', '.join(names[:5])}, ...)"
-    return f"{metadata.n_features} features{shown}"
 
 
 def _has_pairs(data: RankingData) -> bool:

@@ -26,6 +26,7 @@ from rankplug.dask.reading import (
     may_overlap,
     read_partition,
     require_one_kind,
+    require_same_columns,
     take_query,
     weigh,
 )
@@ -63,6 +64,7 @@ def load_partitions(
     try:
         ends, filled = _ends(cluster, futures)
         require_one_kind(ends)
+        require_same_columns({one.number: one.columns for one in ends})
         crossings = _crossing_queries(cluster, filled, ends)
         if by_query:
             filled = _weigh(cluster, filled, ends, real_array(weights, "sample_weight"))

@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,23 @@ class Refusal:
     reason: str
 
 
+class Columns(NamedTuple):
+    """The features of a partition."""
+
+    number: int
+    names: tuple[str, ...] | None
+    categories: dict[int, tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, data: RankingData) -> Columns:
+        """Those of these data."""
+        return cls(data.n_features, data.feature_names, dict(data.categories))
+
+    def __str__(self) -> str:
+        shown = "" if self.names is None else f" ({', '.join(self.names[:5])}, ...)"
+        return f"{self.number} features{shown}"
+
+
 @dataclass(frozen=True)
 class Ends:
     """What of a partition says whether its queries may go on in others."""
@@ -39,6 +56,7 @@ class Ends:
     n_rows: int
     n_queries: int
     kind: str  # of the type of ids, in the words of NumPy
+    columns: Columns
 
 
 @dataclass(frozen=True)
@@ -102,7 +120,10 @@ def ends_of(number: int, data: RankingData | Refusal | None) -> Ends | Refusal |
         return data
     ids = np.sort(data.query_ids)
     first, last = data.query_ids[[0, -1]]
-    return Ends(number, ids[0], ids[-1], first, last, data.n_samples, len(ids), ids.dtype.kind)
+    return Ends(
+        number, ids[0], ids[-1], first, last, data.n_samples, len(ids), ids.dtype.kind,
+        Columns.of(data),
+    )  # fmt: skip
 
 
 def ids_of(data: RankingData) -> NDArray[Any]:
@@ -145,6 +166,22 @@ def assemble(
         categories=rows.categories,
     )
     return data.with_facts(order=None)
+
+
+def require_same_columns(columns: Mapping[int, Columns]) -> None:
+    """Raise `DataError` if partitions do not have the same features, in the same order."""
+    first = next(iter(columns.values()))
+    for number, one in columns.items():
+        if one[:2] != first[:2]:
+            raise DataError(
+                f"partition {number} has {one}, the first one {first}: give all partitions the "
+                "same columns in the same order"
+            )
+        if one.categories != first.categories:
+            raise DataError(
+                f"partition {number} has other categories than the first one: make them known to "
+                "all, by df.categorize()"
+            )
 
 
 def require_one_kind(ends: Sequence[Ends]) -> None:

@@ -3,11 +3,12 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from dask.sizeof import sizeof
 
-from rankplug import RankingData
-from rankplug.dask.loading import equal_runs
+from rankplug import RankingData, prepare, write_data
+from rankplug.dask.loading import equal_runs, open_partition
 from rankplug.dask.reading import (
     Crossing,
     Refusal,
@@ -271,6 +272,23 @@ def test_what_is_wrong_in_a_partition_is_told_with_its_number():
     assert "varies within query 1" in varying.reason
     assert read_partition(0, np.zeros((0, 1)), y[:0], qid[:0], None) is None
     assert isinstance(read_partition(0, np.zeros((0, 1)), y, qid, None), Refusal)
+
+
+def test_labels_of_several_types_are_not_compared():
+    frame = pd.DataFrame({"x": [1.0, 2.0]}, index=[1, "a"])
+    y, qid = pd.Series([0, 1], index=["a", 1]), np.array([1, 1])
+    assert read_partition(0, frame, y, qid, None).n_samples == 2
+
+
+def test_a_worker_must_see_the_same_folder(tmp_path):
+    write_data(made(), tmp_path / "data.parquet")
+    folder = prepare(tmp_path / "data.parquet", tmp_path / "folder", progress=False)
+    part = open_partition(str(folder.path), 120, 2, 5)
+    np.testing.assert_array_equal(part.query_ids, folder.data().query_ids[2:5])
+    with pytest.raises(DataError, match="has 120 rows on a worker but 121 here: every worker"):
+        open_partition(str(folder.path), 121, 2, 5)
+    with pytest.raises(DataError, match=r"a worker cannot open what this process can: .*else"):
+        open_partition(str(tmp_path / "elsewhere"), 120, 2, 5)
 
 
 def test_runs_of_partitions_are_of_equal_length():

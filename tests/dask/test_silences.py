@@ -1,6 +1,7 @@
 """What looks right and is not, on a cluster: told by a warning or an error, or done as meant."""
 
 import datetime
+import pickle
 import uuid
 import warnings
 from decimal import Decimal
@@ -176,6 +177,62 @@ def test_columns_that_are_not_numbers_are_named(client, films):
     wrong = table.assign(year=table["title"])[F]
     with client.as_current(), pytest.raises(DataError, match=r"not numbers: year \(text\)"):
         ranker.predict(wrong).compute()
+
+
+def of_parts(*frames):
+    """A table whose partitions are these, whatever their columns."""
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(lambda i: frames[i], range(len(frames)), meta=frames[0].iloc[:0])
+
+
+@pytest.mark.parametrize("n", [2, 20])
+def test_partitions_that_are_not_alike_are_told(client, films, n):
+    """Also where many are put together, and where a query goes on behind a border."""
+    parts = [films.iloc[rows] for rows in np.array_split(np.arange(len(films)), n)]
+    y, qid = (of_parts(*(part[name] for part in parts)) for name in ("stars", "user"))
+
+    def fit(change, solver=SOLVER):
+        X = of_parts(*(part[F] if k != 1 else change(part[F]) for k, part in enumerate(parts)))
+        return Ranker(solver, client=client).fit(X, y, qid=qid)
+
+    assert fit(lambda part: part).n_features_in_ == 2
+    said = (
+        r"partition 1 has 3 features \(year, length, more, ...\), the first one 2 features \(year"
+    )
+    with pytest.raises(DataError, match=said):
+        fit(lambda part: part.assign(more=1.0))
+    with pytest.raises(
+        DataError, match=r"partition 1 has 2 features \(length, year, ...\), the firs"
+    ):
+        fit(lambda part: part[F[::-1]])
+    for k, part in enumerate(parts):
+        kinds = pd.Categorical(np.resize(["a", "b"], len(part)), ["b", "a"] if k == 1 else None)
+        parts[k] = part.assign(kind=kinds)
+    X = of_parts(*(part[[*F, "kind"]] for part in parts))
+    trees = make_solver("xgboost-pairwise", n_estimators=2)
+    with pytest.raises(DataError, match=r"partition 1 has other categories .* by df.categorize"):
+        Ranker(trees, client=client).fit(X, y, qid=qid)
+
+
+def test_weights_that_leave_nothing_to_learn_are_told(client, films):
+    X, y, qid = (da.from_array(films[c].to_numpy(), chunks=50) for c in (F, "stars", "user"))
+    with pytest.raises(DataError, match="sample_weight is zero for every query that has one"):
+        Ranker(client=client).fit(X, y, qid=qid, sample_weight=da.zeros(len(films), chunks=50))
+    with pytest.raises(DataError, match="y has 2 dimensions; it needs one value per row of X"):
+        Ranker(client=client).fit(X, X, qid=qid)
+
+
+@pytest.mark.parametrize("n", [3, 20])
+def test_sums_of_many_partitions_are_those_of_one(client, films, n, monkeypatch):
+    """A column of relevance is a vector, too."""
+    monkeypatch.setattr("rankplug.dask.shards.FAN_IN", 2)
+    told = LocalRanker(SOLVER).fit(films[F], films.stars, qid=films.user)
+    size = -(-len(films) // n)
+    X, y, qid = (da.from_array(films[c].to_numpy(), chunks=size) for c in (F, ["stars"], "user"))
+    ranker = Ranker(SOLVER, client=client).fit(X, y, qid=qid)
+    assert ranker.model_.coef == pytest.approx(told.model_.coef, abs=1e-6)
+    assert pickle.loads(pickle.dumps(ranker)).client is None
+    assert pickle.loads(pickle.dumps(ranker)).model_.coef.tolist() == ranker.coef_.tolist()
 
 
 def test_masked_blocks_are_refused(client, films):
