@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
@@ -61,7 +62,8 @@ class ModelsFolder(Observer):
         for entry in () if recipe.folded else recipe.solvers:
             stem = re.sub(r"[^\w .-]", "-", entry.name).strip(" .") or "model"
             taken = [path.name for path in self._wanted.values()]
-            name = stem if stem not in taken else f"{stem}-{len(taken) + 1}"
+            numbered = (f"{stem}-{number}" for number in itertools.count(len(taken) + 1))
+            name = next(one for one in itertools.chain([stem], numbered) if one not in taken)
             self._wanted[entry.name] = self.folder / name
             if not self._resumes:
                 require_free(self.folder / name)

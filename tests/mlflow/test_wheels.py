@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import zipfile
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,63 @@ def test_what_cannot_be_packed_is_said_once(tmp_path, monkeypatch, caplog):
         record.getMessage()
     )
     assert "pip_requirements" in record.getMessage()
+
+
+DIRECT = {"url": "file:///x", "dir_info": {}}
+
+
+def said_of(packages, monkeypatch, caplog, name="plug"):
+    """The wheels of a package, and what is logged."""
+    monkeypatch.syspath_prepend(packages)
+    wheels._warn_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        made = wheels.wheels_of([name])
+    return made, " ".join(record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("platform", "warned"), [("manylinux_2_28_x86_64", False), ("macosx_11_0_arm64", True)]
+)
+def test_compiled_packages_keep_the_tags_of_their_wheel(
+    tmp_path, monkeypatch, caplog, platform, warned
+):
+    packages = installed(tmp_path, direct=DIRECT, **{f"fast{EXTENSION_SUFFIXES[0]}": ""})
+    info = packages / "plug-1.0.dist-info"
+    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: cp311-cp311-{platform}\n")
+    metadata = (info / "METADATA").read_text()
+    (info / "METADATA").write_text(metadata.replace("\n\n", "\nLicense-File: LICENCE\n\n"))
+    (info / "licenses").mkdir()
+    (info / "licenses" / "LICENCE").write_text("Free.")
+    (wheel,), said = said_of(packages, monkeypatch, caplog)
+    assert wheel.name == f"plug-1.0+w{wheel.digest}-cp311-cp311-{platform}.whl"
+    assert f"plug-1.0+w{wheel.digest}.dist-info/licenses/LICENCE" in names_in(wheel, tmp_path)
+    assert (
+        "a wheel of plug for" in said and "containers for Linux cannot be made" in said
+    ) == warned
+
+
+def test_a_package_may_be_a_single_module(tmp_path, monkeypatch, caplog):
+    packages = installed(tmp_path, name="solo", direct=DIRECT)
+    (packages / "solo" / "__init__.py").rename(packages / "solo.py")
+    (packages / "solo").rmdir()
+    (wheel,), said = said_of(packages, monkeypatch, caplog, "solo")
+    assert "solo.py" in names_in(wheel, tmp_path)
+    assert not said
+
+
+@pytest.mark.parametrize("top_level", ["gone", "gone.deeper"])
+def test_packages_whose_files_are_gone_or_too_many_are_named(
+    tmp_path, monkeypatch, caplog, top_level
+):
+    packages = installed(tmp_path, direct=DIRECT)
+    monkeypatch.setattr(wheels, "_MOST_BYTES", 3)
+    made, said = said_of(packages, monkeypatch, caplog)
+    assert made == []
+    assert "and its folder holds more than 3 bytes: environments and containers cannot" in said
+    (packages / "plug-1.0.dist-info" / "top_level.txt").write_text(f"{top_level}\n")
+    made, said = said_of(packages, monkeypatch, caplog)
+    assert made == []
+    assert "plug 1.0 is not known to be on a package index, and none of its files is found" in said
 
 
 def test_metadata_in_a_folder_of_sources_say_nothing_of_the_installation(tmp_path, monkeypatch):
