@@ -1,6 +1,8 @@
 """Packages and compiled modules: what pyproject.toml, which holds the rest, has no words for."""
 
 import os
+import sys
+import sysconfig
 from glob import glob
 
 from setuptools import Extension, find_packages, setup
@@ -23,6 +25,12 @@ SHARED = "rankplug._fast._cyutility"
 
 # Debugging symbols would take a quarter of the time and most of the wheel.
 FLAGS = ["-g0", "-O3", "-fopenmp-simd", "-falign-loops=32"]
+
+# One wheel serves CPython 3.11 and all later versions: a call takes 0.15 microseconds longer by
+# their stable interface, a solve no longer. Builds without a global lock have no such interface.
+STABLE = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+INTERFACE = {"define_macros": [("Py_LIMITED_API", "0x030B0000")], "py_limited_api": True}
+OPTIONS = {"extra_compile_args": FLAGS, **(INTERFACE if STABLE else {})}
 
 
 class BuildModules(build_ext):
@@ -58,14 +66,8 @@ def modules():
     """The compiled modules."""
     headers = glob("rankplug/_fast/*.h")
     for name, source in MODULES.items():
-        yield Extension(
-            name,
-            [source],
-            depends=headers,
-            include_dirs=["rankplug/_fast"],
-            extra_compile_args=FLAGS,
-        )
-    yield Extension(SHARED, ["rankplug/_fast/_cyutility.c"], extra_compile_args=FLAGS)
+        yield Extension(name, [source], depends=headers, include_dirs=["rankplug/_fast"], **OPTIONS)
+    yield Extension(SHARED, ["rankplug/_fast/_cyutility.c"], **OPTIONS)
 
 
 setup(
@@ -73,4 +75,5 @@ setup(
     package_dir=FOLDERS,
     ext_modules=list(modules()),
     cmdclass={"build_ext": BuildModules},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )

@@ -3,12 +3,14 @@ import importlib.metadata
 import pkgutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 import rankplug
 import rankplug_plugins
+from rankplug._fast import passes
 
 ROOT = Path(__file__).parents[1]
 
@@ -86,6 +88,14 @@ def test_every_folder_of_code_is_packaged():
 
 def test_the_package_says_that_it_is_typed():
     assert (Path(rankplug.__file__).parent / "py.typed").is_file()
+
+
+@pytest.mark.skipif(
+    sys.implementation.name != "cpython" or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="has no stable interface",
+)
+def test_compiled_modules_serve_later_versions_of_python():
+    assert passes.__file__.endswith((".abi3.so", ".pyd"))
 
 
 def test_entry_points_lead_somewhere():

@@ -185,15 +185,18 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 def _tags(dist: Distribution, files: Sequence[str]) -> tuple[str, ...]:
     """The tags of the wheel that was installed; if there was none, those of this machine."""
-    if not any(name.endswith(_COMPILED) for name in files):
+    compiled = [name for name in files if name.endswith(_COMPILED)]
+    if not compiled:
         return ("py3-none-any",)
     lines = (dist.read_text("WHEEL") or "").splitlines()
     own = tuple(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
     if own and not any(tag.endswith("-any") for tag in own):
         return own
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    stable = all(".abi3." in name for name in compiled)
+    abi = "abi3" if stable else f"{python}{getattr(sys, 'abiflags', '')}"
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    return (f"{python}-{python}{getattr(sys, 'abiflags', '')}-{platform}",)
+    return (f"{python}-{abi}-{platform}",)
 
 
 # --- the files of a package ---
