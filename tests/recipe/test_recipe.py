@@ -328,6 +328,15 @@ def test_metric_names_become_canonical(write):
             "recipe.yaml:1: tune.n_trial: unknown key 'n_trial'; did you mean 'n_trials'?",
         ),
         (
+            "data: {train: recipe.yaml, test: recipe.yaml, separator: ';;'}\n" + SOLVERS,
+            "recipe.yaml:1: data.separator: must be one character, such as ';', not the text ';;'",
+        ),
+        (
+            "data: {dataset: wine}\nsolvers:\n- {solver: mapped, params: {map: splines,"
+            " map__n_knot: 3, map__n_knots: 5}}\n",
+            "recipe.yaml:3: solvers.0.params.map__n_knot: mapped has no parameter 'map__n_knot'",
+        ),
+        (
             "tune:\n  n_trials: 0\n" + MINIMAL,
             "recipe.yaml:2: tune.n_trials: must be an integer >= 1, not the number 0",
         ),

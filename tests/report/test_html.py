@@ -239,6 +239,9 @@ def test_what_the_data_do_not_allow_is_left_out():
     texts = Page(to_html(report(one, data=graded))).texts
     assert "NDCG at each cutoff" not in texts
     assert "Early part of the ROC curve" in texts
+    of_query = RankingData.from_arrays(data.X, data.row_query == 0, data.qid)  # none has both
+    texts_of_query = Page(to_html(report(one, data=of_query))).texts
+    assert "Early part of the ROC curve" not in texts_of_query
     for title in ("Costs", "Tuning", "Quality against time", "Mean difference"):
         assert title not in texts
     more = RankingData.from_arrays(data.X, data.relevance + (data.X[:, 1] > 0), data.qid)

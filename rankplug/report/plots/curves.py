@@ -91,6 +91,8 @@ def _draw_roc(test: Data, scored: list[Outcome], canvas: Canvas) -> list[Plot]:
         for outcome in scored
         if outcome.scores is not None
     }
+    if any(np.isnan(curve).any() for curve in found.values()):  # no query has both
+        return []
     satisfied = [grid[np.searchsorted(curve[1:], _SATISFIED).clip(max=_GRID - 1)]
                  for curve in found.values()]  # fmt: skip
     # Up to a little beyond where the last solver is there, and a decade at least.
