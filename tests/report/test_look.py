@@ -24,13 +24,13 @@ from rankplug.report.look.page import MOST_BYTES, policy
 from rankplug.report.look.showing import look_at
 from rankplug.solver import SolverResult
 
-RNG = np.random.default_rng(0)
 EVIL = "</script><script>alert(1)</script><!-- \u2028 & \U0001f600"
 
 
 def ranking_data(n_queries=6, size=9, n_features=5, names=None):
-    X = RNG.normal(size=(n_queries * size, n_features)).round(2)
-    y = np.clip((X[:, 0] + RNG.normal(size=len(X))).round(), 0, 3)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_queries * size, n_features)).round(2)
+    y = np.clip((X[:, 0] + rng.normal(size=len(X))).round(), 0, 3)
     qid = np.repeat([f"q{q}" for q in range(n_queries)], size)
     return RankingData.from_arrays(X, y, qid, feature_names=names)
 
@@ -117,9 +117,10 @@ def test_a_query_of_one_document_ties_and_missing_values_have_a_place():
 
 
 def test_few_of_many_are_sampled_and_the_page_says_so():
+    rng = np.random.default_rng(1)
     data = ranking_data(n_queries=30, size=12)
-    scores = RNG.normal(size=(2, data.n_samples))
-    values = RNG.random(size=(2, 30))
+    scores = rng.normal(size=(2, data.n_samples))
+    values = rng.random(size=(2, 30))
     values[1, 7] = math.nan
     entrants = [
         Entrant(name, own, value) for name, own, value in zip("ab", scores, values, strict=True)
@@ -140,9 +141,10 @@ def test_few_of_many_are_sampled_and_the_page_says_so():
 
 
 def test_what_is_sampled_of_one_entrant_and_without_values():
+    rng = np.random.default_rng(1)
     data = ranking_data(n_queries=30, size=12)
-    documents, scores = Documents.of(data), RNG.normal(size=data.n_samples)
-    values = RNG.permutation(30) / 30
+    documents, scores = Documents.of(data), rng.normal(size=data.n_samples)
+    values = rng.permutation(30) / 30
     limits = Limits(queries=9, documents=5)
     alone = gather(documents, [Entrant("a", scores, values)], "ndcg@10", limits)
     assert alone["about"].startswith("9 of 30 queries: 3 of the lowest values, 3 of the highest, 3")
@@ -191,11 +193,12 @@ def test_categories_are_shown_as_the_model_knows_them():
 
 
 def test_two_hundred_queries_of_twenty_documents_take_at_most_300_kb():
+    rng = np.random.default_rng(1)
     names = [f"a feature with a long name, number {j}" for j in range(46)]
     data = ranking_data(200, 20, 46, names)
     titles = [f"A title of some length, and the number {i}" for i in range(data.n_samples)]
-    data = data.with_facts(shown=pa.table({"title": titles, "price": RNG.random(data.n_samples)}))
-    weights = RNG.normal(size=(2, 46)) * 0.8 ** np.arange(46)
+    data = data.with_facts(shown=pa.table({"title": titles, "price": rng.random(data.n_samples)}))
+    weights = rng.normal(size=(2, 46)) * 0.8 ** np.arange(46)
     models = [LinearModel(one, names) for one in weights]
     report = report_of(data, *models)
     look = look_at(report)
@@ -229,9 +232,10 @@ def test_hostile_names_stay_data():
 
 
 def test_what_cannot_be_explained_is_shown_without_reasons(monkeypatch):
+    rng = np.random.default_rng(1)
     data = ranking_data()
     report = report_of(data, LinearModel(np.ones(5)))
-    of_another_fold = replace(report.outcomes[0], scores=RNG.normal(size=data.n_samples))
+    of_another_fold = replace(report.outcomes[0], scores=rng.normal(size=data.n_samples))
     content = unpack(look_at(replace(report, outcomes=(of_another_fold,))).data)
     assert all("parts" not in query["entrants"][0] for query in content["queries"])
     assert content["entrants"][0]["method"]
