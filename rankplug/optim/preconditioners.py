@@ -30,8 +30,8 @@ from scipy import linalg
 from rankplug.exceptions import ParameterError
 from rankplug.optim.bracket import Vector
 from rankplug.optim.linear_systems import Factor, factorise
-from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner
-from rankplug.optim.vectors import inner
+from rankplug.optim.newton_cg import LinearLoss, Operator, Preconditioner, require_finite
+from rankplug.optim.vectors import inner, norm2
 from rankplug.system.interruption import raise_if_late
 
 PreconditionerName: TypeAlias = Literal["auto", "cholesky", "nystrom", "diagonal", "none"]
@@ -171,6 +171,7 @@ class Nystrom(Diagonal):
         for v, product in zip(directions.T, products.T, strict=True):
             raise_if_late()
             product[:] = self._loss.hessian_product(v)
+        require_finite(norm2(products.ravel()))
         values, vectors = linalg.eigh(directions.T @ products)  # uses one half of it
         known = values > _NEGLIGIBLE * max(values[-1], _TINY)
         low_rank = products @ (vectors[:, known] / np.sqrt(values[known]))
