@@ -42,7 +42,6 @@ def pytest_xdist_auto_num_workers():
 _WAITING = [
     "mlflow/test_spool",
     "mlflow/test_serving",
-    "long/test_forged_models",
     "dask/test_collections",
     "mlflow/test_serving_signals",
     "benchmarks/test_benchmarks",

@@ -28,6 +28,8 @@ from sklearn.svm import SVR
 import rankplug
 from tests.long import mutate_models
 
+pytestmark = pytest.mark.long
+
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 5)), rng.normal(size=60)
 

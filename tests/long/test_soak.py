@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 ROUNDS = """
 import json, soak
 grown, counts = soak.soak(3, with_reports=False, tell=lambda _: None)

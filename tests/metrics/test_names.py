@@ -179,6 +179,7 @@ RANX = {
 }  # fmt: skip
 
 
+@pytest.mark.long  # ranx compiles itself, half a minute
 @pytest.mark.parametrize("name", RANX)
 def test_figures_are_those_of_ranx(name, ranking):
     ranx = pytest.importorskip("ranx", reason="the extra 'ranx' is not installed")

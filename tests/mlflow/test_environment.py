@@ -163,6 +163,7 @@ def load_in(python, folder, refused=()):
     assert not_refused == ""
 
 
+@pytest.mark.long
 def test_every_model_loads_with_its_requirements_only(saved, tmp_path):
     groups = {}
     for model in saved.iterdir():

@@ -75,7 +75,7 @@ def ask(port):
             return type(error).__name__
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_signal_under_load_drops_no_request_and_is_the_status(workers, serve):
     # SIGINT goes to all processes in the foreground, as from a terminal; SIGTERM to the first.
     number = (signal.SIGTERM, signal.SIGINT)[workers - 1]

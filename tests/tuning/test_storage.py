@@ -223,8 +223,15 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """
 
 
-@pytest.mark.parametrize("kind", ["journal", "sqlite"])
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("killed", "kind"),
+    [
+        (True, "journal"),
+        (False, "sqlite"),
+        pytest.param(True, "sqlite", marks=pytest.mark.long),
+        pytest.param(False, "journal", marks=pytest.mark.long),
+    ],
+)
 def test_processes_end_with_the_same_best_trial(tmp_path, kind, killed):
     storage = {"journal": "study.journal", "sqlite": "sqlite:///study.db"}[kind]
     n_trials = 9
