@@ -32,10 +32,10 @@ settings.load_profile("rankplug")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Two workers more than cores for ``-n auto``, as many tests wait for processes and servers."""
+    """A worker more than cores for ``-n auto``, as many tests wait for processes and servers."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return (os.cpu_count() or 1) + 2
+    return (os.cpu_count() or 1) + 1
 
 
 # Files that wait for servers, commands and workers of a cluster, the longest first.
