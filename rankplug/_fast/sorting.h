@@ -73,7 +73,8 @@ RP_INLINE int32_t rp_bucket(double key, double lowest, double scale, double last
 RP_INLINE void rp_spread(const rp_keyed_row *from, int32_t n, double lowest, double highest,
                          int32_t *restrict space, rp_keyed_row *restrict to) {
     int32_t *bucket = space, *start = space + n;
-    int64_t n_buckets = RP_BUCKETS * (int64_t)n;
+    /* A bucket's number has 32 bits. */
+    int64_t n_buckets = n <= INT32_MAX / RP_BUCKETS ? RP_BUCKETS * (int64_t)n : n;
     double last = (double)(n_buckets - 1), scale = last / (highest - lowest);
     for (int32_t i = 0; i < n; i++) bucket[i] = rp_bucket(from[i].key, lowest, scale, last);
     memset(start, 0, (size_t)(n_buckets + 1) * sizeof *start);
