@@ -10,8 +10,9 @@ import pytest
 from hypothesis import settings
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-# Waiting OpenMP threads of XGBoost otherwise keep the cores from each other.
+# Waiting threads of XGBoost and OpenBLAS otherwise keep the cores from each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Every process that a test starts would otherwise compile all of rankplug again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
