@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,11 +108,22 @@ def old_objects():
     gc.freeze()
 
 
+_MLFLOW_STORE = "mlflow.tracking._tracking_service.utils"
+
+
+def _store_of_mlflow():
+    """What `mlflow.set_tracking_uri` has set, which comes before the environment."""
+    return getattr(sys.modules.get(_MLFLOW_STORE), "_tracking_uri", None)
+
+
 @pytest.fixture(autouse=True)
 def mlflow_environment():
-    """MLflow keeps what a test chooses in the environment; the next test must not find it."""
+    """MLflow keeps the store that a test chooses; the next test must not find it."""
     before = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    chosen = _store_of_mlflow()
     yield
+    if _store_of_mlflow() != chosen:
+        sys.modules[_MLFLOW_STORE]._tracking_uri = chosen
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         del os.environ[name]
     os.environ.update(before)

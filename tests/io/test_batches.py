@@ -153,7 +153,7 @@ def test_a_wrong_size_of_batches_is_refused(files):
 
 
 def test_memory_is_for_a_batch_not_for_the_file(tmp_path):
-    lines = b"".join(b"0 qid:%d 1:0.5 2:0.25 7:1\n" % (i // 10) for i in range(60_000))
+    lines = b"".join(b"0 qid:%d 1:0.5 2:0.25 7:1\n" % (i // 10) for i in range(150_000))
     (tmp_path / "d.txt.gz").write_bytes(gzip.compress(lines, 1))
     tracemalloc.start()
     try:
@@ -164,7 +164,7 @@ def test_memory_is_for_a_batch_not_for_the_file(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert rows == 60_000
+    assert rows == 150_000
     assert peak < len(lines)
 
 
