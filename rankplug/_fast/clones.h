@@ -19,7 +19,7 @@
 
 #if defined(__GNUC__)
 #define RP_INLINE static inline __attribute__((always_inline))
-#define RP_PREFETCH(address) __builtin_prefetch((address), 0, 2)
+#define RP_PREFETCH(address) __builtin_prefetch((address), 0, 3)
 #else
 #define RP_INLINE static inline
 #define RP_PREFETCH(address) ((void)0)

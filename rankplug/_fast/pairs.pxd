@@ -84,5 +84,5 @@ cdef class ActivePairs:
     cdef rp_pairs pairs
     cdef void _set_band(self, double band)
     cdef void _set_weights(self)
-    cdef const double *laplacian_of_query(self, int64_t q, const double *z) noexcept nogil
+    cdef void laplacian_of_query(self, int64_t q, const double *z, double *out) noexcept nogil
     cdef _by_row(self, const int32_t *by_position, const double *weighted)

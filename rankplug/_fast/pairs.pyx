@@ -18,8 +18,8 @@ cdef extern from "pairs_all.h" nogil:
     int64_t RP_SORTING_SPACE(int64_t n_rows)
     int64_t rp_sums_size(int64_t n_rows, int64_t n_levels)
     void rp_activate_all(const rp_pairs *pairs, const double *score)
-    void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out)
-    const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i, const double *z)
+    void rp_laplacian_all(
+        const rp_pairs *pairs, int64_t begin, int64_t end, const double *z, double *out)
     double rp_squared_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
     double rp_hinge_all(const rp_pairs *pairs, const double *score, double *coefficient)
     double rp_clipped_slack_all(const rp_pairs *pairs, const double *score)
@@ -83,7 +83,6 @@ cdef class Queries:
         self.space.value = self._doubles(largest + 2)
         self.space.above = self._doubles(largest)
         self.space.below = self._doubles(largest)
-        self.space.product = self._doubles(largest)
         self.space.sums = self._doubles(sums)
         if self.weighted:
             self.space.weighted = self._doubles(largest)
@@ -199,11 +198,11 @@ cdef class ActivePairs:
         """Write sum_q weight_q sum over q's curved pairs of (z_i - z_j)(e_i - e_j) to `out`."""
         assert z.shape[0] == self.queries.n_rows and out.shape[0] == self.queries.n_rows
         with nogil:
-            rp_laplacian_all(&self.pairs, &z[0], &out[0])
+            rp_laplacian_all(&self.pairs, 0, self.pairs.n_queries, &z[0], &out[0])
 
-    cdef const double *laplacian_of_query(self, int64_t q, const double *z) noexcept nogil:
-        """The part of query q, which has pairs, in scratch space; z is that of all queries."""
-        return rp_laplacian_query(&self.pairs, q, z)
+    cdef void laplacian_of_query(self, int64_t q, const double *z, double *out) noexcept nogil:
+        """`laplacian` for the rows of query q; z and out are those of all queries."""
+        rp_laplacian_all(&self.pairs, q, q + 1, z, out)
 
     def squared_hinge(self, const double[::1] score not None, double[::1] coefficient not None):
         """Return sum_q weight_q sum over q's active pairs of slack^2.

@@ -18,21 +18,15 @@ RP_CLONES static void rp_activate_all(const rp_pairs *pairs, const double *score
     }
 }
 
-RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, const double *z, double *out) {
-    for (int64_t i = 0; i < pairs->n_queries; i++) {
+/* out = L z for the rows of some queries. */
+RP_CLONES static void rp_laplacian_all(const rp_pairs *pairs, int64_t begin, int64_t end,
+                                       const double *z, double *out) {
+    for (int64_t i = begin; i < end; i++) {
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i];
         if (q.n_levels > 1) rp_any_laplacian(pairs, i, &q, z + b, out + b);
         else memset(out + b, 0, (size_t)q.n_rows * sizeof *out);
     }
-}
-
-/* L z for one query that has pairs; z is the shard's, what it returns the query's. */
-RP_CLONES static const double *rp_laplacian_query(const rp_pairs *pairs, int64_t i,
-                                                  const double *z) {
-    rp_query q = rp_query_at(pairs, i);
-    rp_any_laplacian(pairs, i, &q, z + pairs->query_ptr[i], pairs->space.product);
-    return pairs->space.product;
 }
 
 RP_CLONES static double rp_squared_hinge_all(const rp_pairs *pairs, const double *score,

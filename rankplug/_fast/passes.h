@@ -35,20 +35,32 @@ RP_INLINE double NAME(rp_product)(const FLOAT *x, const double *v, int64_t d) {
 /* The same for four rows one after the other, with sums that need not wait for each other. */
 RP_INLINE void NAME(rp_four_products)(const FLOAT *X, const double *restrict v, int64_t d,
                                       double *z) {
-    const FLOAT *restrict x0 = X, *restrict x1 = X + d;
-    const FLOAT *restrict x2 = x1 + d, *restrict x3 = x2 + d;
-    double s0 = 0.0, s1 = 0.0, s2 = 0.0, s3 = 0.0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (int64_t k = 0; k < d; k++) {
-        s0 += x0[k] * v[k];
-        s1 += x1[k] * v[k];
-        s2 += x2[k] * v[k];
-        s3 += x3[k] * v[k];
+#ifdef RP_FOUR
+    typedef FLOAT floats RP_FOUR(FLOAT);
+    const FLOAT *x0 = X, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
+    rp_four s0 = {0.0}, s1 = {0.0}, s2 = {0.0}, s3 = {0.0};
+    rp_four t0 = {0.0}, t1 = {0.0}, t2 = {0.0}, t3 = {0.0};
+    int64_t k = 0;
+    for (; k + 8 <= d; k += 8) {
+        rp_four first = RP_LOAD(rp_four, v + k), second = RP_LOAD(rp_four, v + k + 4);
+        s0 += RP_LOAD(floats, x0 + k) * first;
+        s1 += RP_LOAD(floats, x1 + k) * first;
+        s2 += RP_LOAD(floats, x2 + k) * first;
+        s3 += RP_LOAD(floats, x3 + k) * first;
+        t0 += RP_LOAD(floats, x0 + k + 4) * second;
+        t1 += RP_LOAD(floats, x1 + k + 4) * second;
+        t2 += RP_LOAD(floats, x2 + k + 4) * second;
+        t3 += RP_LOAD(floats, x3 + k + 4) * second;
     }
-    z[0] = s0;
-    z[1] = s1;
-    z[2] = s2;
-    z[3] = s3;
+    rp_four sums[4] = {s0 + t0, s1 + t1, s2 + t2, s3 + t3};
+    for (int r = 0; r < 4; r++) {
+        double rest = 0.0;
+        for (int64_t l = k; l < d; l++) rest += X[r * d + l] * v[l];
+        z[r] = rest + ((sums[r][0] + sums[r][2]) + (sums[r][1] + sums[r][3]));
+    }
+#else
+    for (int r = 0; r < 4; r++) z[r] = NAME(rp_product)(X + r * d, v, d);
+#endif
 }
 
 /* z = X v for n rows. */
@@ -70,6 +82,19 @@ RP_INLINE void NAME(rp_add_rows)(const FLOAT *X, const int64_t *rows, int64_t n,
         if (u0 == 0.0) continue;
 #pragma omp simd
         for (int64_t k = 0; k < d; k++) g[k] += u0 * x[k];
+    }
+}
+
+/* The same for chosen rows. Processors do not see which ones come next: they are fetched ahead. */
+RP_INLINE void NAME(rp_add_chosen)(const FLOAT *X, const int64_t *rows, int64_t n, int64_t d,
+                                   const double *restrict u, double *restrict g) {
+    int64_t row_bytes = d * (int64_t)sizeof *X, ahead = RP_NEAR / row_bytes + 1;
+    rp_fetch nothing = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const FLOAT *later = X + rows[i + ahead < n ? i + ahead : n - 1] * d;
+        rp_fetch row = rp_fetch_ahead(later, row_bytes, 0, row_bytes);
+        rp_fetch_more(&row);
+        NAME(rp_add_rows)(X, rows + i, 1, d, &nothing, u + i, g);
     }
 }
 
@@ -101,12 +126,25 @@ RP_INLINE void NAME(rp_add_query)(const FLOAT *X, int64_t n, int64_t d, rp_fetch
     for (int64_t b = 0; b < n; b += RP_FEW) {
         int64_t e = b + RP_FEW < n ? b + RP_FEW : n;
         memset(sum, 0, (size_t)d * sizeof *sum);
-        for (int64_t i = b; i < e; i++) {
-            const FLOAT *restrict x = X + i * d;
-            FLOAT u0 = (FLOAT)(u[i] * scale);
-            rp_fetch_more(ahead);
+        for (int64_t i = b; i < e; i += 4) {
+            int64_t m = i + 4 <= e ? 4 : e - i;
+            for (int64_t r = 0; r < m; r++) rp_fetch_more(ahead);
+            if (m == 4) {
+                const FLOAT *restrict x0 = X + i * d, *restrict x1 = x0 + d;
+                const FLOAT *restrict x2 = x1 + d, *restrict x3 = x2 + d;
+                FLOAT u0 = (FLOAT)(u[i] * scale), u1 = (FLOAT)(u[i + 1] * scale);
+                FLOAT u2 = (FLOAT)(u[i + 2] * scale), u3 = (FLOAT)(u[i + 3] * scale);
 #pragma omp simd
-            for (int64_t k = 0; k < d; k++) sum[k] += u0 * x[k];
+                for (int64_t k = 0; k < d; k++)
+                    sum[k] += (u0 * x0[k] + u1 * x1[k]) + (u2 * x2[k] + u3 * x3[k]);
+                continue;
+            }
+            for (int64_t r = 0; r < m; r++) {
+                const FLOAT *restrict x = X + (i + r) * d;
+                FLOAT u0 = (FLOAT)(u[i + r] * scale);
+#pragma omp simd
+                for (int64_t k = 0; k < d; k++) sum[k] += u0 * x[k];
+            }
         }
 #pragma omp simd
         for (int64_t k = 0; k < d; k++) g[k] += largest * sum[k];
@@ -121,38 +159,37 @@ RP_CLONES static void NAME(rp_dense_dot)(const FLOAT *X, const int64_t *rows, in
 
 RP_CLONES static void NAME(rp_dense_transposed_dot)(const FLOAT *X, const int64_t *rows, int64_t n,
                                                     int64_t d, const double *u, double *g) {
-    int64_t row_bytes = d * (int64_t)sizeof *X, step = RP_CHUNK / row_bytes + 1;
+    int64_t row_bytes = d * (int64_t)sizeof *X;
+    rp_fetch ahead = rp_fetch_ahead(X, n * row_bytes, RP_NEAR, row_bytes);
     memset(g, 0, (size_t)d * sizeof *g);
-    if (rows) {
-        rp_fetch nothing = {0};
-        NAME(rp_add_rows)(X, rows, n, d, &nothing, u, g);
-        return;
-    }
-    for (int64_t b = 0; b < n; b += step) {
-        int64_t e = b + step < n ? b + step : n, next = e + step < n ? e + step : n;
-        rp_fetch ahead = rp_fetch_block(X + e * d, (next - e) * row_bytes, e - b);
-        NAME(rp_add_rows)(X + b * d, NULL, e - b, d, &ahead, u + b, g);
-    }
+    if (rows)
+        NAME(rp_add_chosen)(X, rows, n, d, u, g);
+    else
+        NAME(rp_add_rows)(X, NULL, n, d, &ahead, u, g);
 }
 
-/* z = X v, g = X' L z, query by query: the rows of a query are read from memory once, while the
- * query before is worked on, and are in cache for both of their uses. */
+/* z = X v, of_z = L z, g = X' L z, query by query: the rows of a query are read from memory once, while those
+ * before are worked on, and are in cache for both of their uses. */
 RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const rp_pairs *pairs,
-                                               const double *v, double *z, FLOAT *sum, double *g) {
-    double *u = pairs->space.product;
+                                               const double *v, double *z, double *of_z,
+                                               FLOAT *sum, double *g) {
+    int64_t row_bytes = d * (int64_t)sizeof *X;
+    rp_fetch ahead = rp_fetch_ahead(
+        X, pairs->query_ptr[pairs->n_queries] * row_bytes, RP_FAR, row_bytes);
     memset(g, 0, (size_t)d * sizeof *g);
     for (int64_t i = 0; i < pairs->n_queries; i++) {
         rp_query q = rp_query_at(pairs, i);
         int64_t b = pairs->query_ptr[i], e = b + q.n_rows;
         int64_t next = i + 1 < pairs->n_queries ? pairs->query_ptr[i + 2] : e;
         int with_pairs = q.n_levels > 1;
-        rp_fetch ahead = rp_fetch_block(X + e * d, (next - e) * d * (int64_t)sizeof *X,
-                                        q.n_rows * (1 + with_pairs));
+        ahead.step = with_pairs ? row_bytes / 2 : row_bytes;
         rp_fetch_pairs(pairs, e, next - e);
         NAME(rp_cached_scores)(X + b * d, q.n_rows, d, &ahead, v, z + b);
-        if (!with_pairs) continue;
-        rp_any_laplacian(pairs, i, &q, z + b, u);
-        NAME(rp_add_query)(X + b * d, q.n_rows, d, &ahead, u, sum, g);
+        if (with_pairs) {
+            rp_any_laplacian(pairs, i, &q, z + b, of_z + b);
+            NAME(rp_add_query)(X + b * d, q.n_rows, d, &ahead, of_z + b, sum, g);
+        } else
+            memset(of_z + b, 0, (size_t)q.n_rows * sizeof *of_z);
     }
 }
 

@@ -31,13 +31,24 @@ cdef extern from "passes_all.h" nogil:
     void rp_dense_transposed_dot_f32(
         const float *, const int64_t *, int64_t, int64_t, const double *, double *)
     void rp_dense_laplacian_f64(
-        const double *, int64_t, const rp_pairs *, const double *, double *, double *, double *)
+        const double *, int64_t, const rp_pairs *, const double *, double *, double *, double *,
+        double *)
     void rp_dense_laplacian_f32(
-        const float *, int64_t, const rp_pairs *, const double *, double *, float *, double *)
+        const float *, int64_t, const rp_pairs *, const double *, double *, double *, float *,
+        double *)
     void rp_dense_centre_f64(
         double *, int64_t, const int64_t *, int64_t, const double *, double *)
     void rp_dense_centre_f32(
         float *, int64_t, const int64_t *, int64_t, const double *, double *)
+
+
+def add_scaled(double factor, const double[::1] x not None, double[::1] y not None):
+    """Add `factor` times x to y."""
+    cdef int64_t i, n = y.shape[0]
+    assert x.shape[0] == n
+    with nogil:
+        for i in range(n):
+            y[i] += factor * x[i]
 
 
 def dense_dot(const floating[:, ::1] X not None, const double[::1] v not None,
@@ -68,22 +79,25 @@ def dense_transposed_dot(const floating[:, ::1] X not None, const double[::1] u 
 
 def dense_laplacian(const floating[:, ::1] X not None, ActivePairs pairs not None,
                     const double[::1] v not None, double[::1] z not None,
-                    double[::1] g not None):
-    """Write X v to `z` and X' L X v to `g`, L the Laplacian of `pairs`; reads X once.
+                    double[::1] of_z not None, double[::1] g not None):
+    """Write X v to `z`, L X v to `of_z` and X' L X v to `g`, L the Laplacian of `pairs`.
+
+    Reads X once.
 
     The second product of float32 features is one of their own precision.
     """
     cdef int64_t n = X.shape[0], d = X.shape[1]
     assert pairs.queries.n_rows == n and v.shape[0] == d and g.shape[0] == d
-    assert z.shape[0] == n
+    assert z.shape[0] == n and of_z.shape[0] == n
     cdef floating *sums = <floating *>malloc(d * sizeof(floating))
     if sums == NULL:
         raise MemoryError
     with nogil:
         if floating is double:
-            rp_dense_laplacian_f64(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], sums, &g[0])
+            rp_dense_laplacian_f64(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], &of_z[0], sums, &g[0])
         else:
-            rp_dense_laplacian_f32(&X[0, 0], d, &pairs.pairs, &v[0], &z[0], sums, &g[0])
+            rp_dense_laplacian_f32(
+                &X[0, 0], d, &pairs.pairs, &v[0], &z[0], &of_z[0], sums, &g[0])
         free(sums)
 
 
@@ -160,27 +174,27 @@ def sparse_transposed_dot(const index[::1] indptr not None, const index[::1] ind
 def sparse_laplacian(const index[::1] indptr not None, const index[::1] indices not None,
                      const floating[::1] values not None, ActivePairs pairs not None,
                      const double[::1] v not None, double[::1] z not None,
-                     double[::1] g not None):
-    """Write X v to `z` and add X' L X v to `g`, query by query.
+                     double[::1] of_z not None, double[::1] g not None):
+    """Write X v to `z` and L X v to `of_z`, and add X' L X v to `g`, query by query.
 
     The rows of all but the largest queries are still in cache for their second use.
     """
     cdef const index *columns = &indices[0] if indices.shape[0] > 0 else NULL
     cdef const floating *x = &values[0] if values.shape[0] > 0 else NULL
     cdef int64_t q, b, e, i
-    cdef const double *u
     cdef const int64_t[::1] query_ptr = pairs.queries.query_ptr
-    assert pairs.queries.n_rows == z.shape[0] == indptr.shape[0] - 1
+    assert pairs.queries.n_rows == z.shape[0] == of_z.shape[0] == indptr.shape[0] - 1
     with nogil:
         for q in range(pairs.queries.n_queries):
             b = query_ptr[q]
             e = query_ptr[q + 1]
             for i in range(b, e):
                 z[i] = _sparse_score(&indptr[i], columns, x, &v[0])
+            if e > b:
+                pairs.laplacian_of_query(q, &z[0], &of_z[0])
             if pairs.queries.n_levels[q] > 1:
-                u = pairs.laplacian_of_query(q, &z[0])
                 for i in range(b, e):
-                    _add_sparse_row(&indptr[i], columns, x, u[i - b], &g[0])
+                    _add_sparse_row(&indptr[i], columns, x, of_z[i], &g[0])
 
 
 def sparse_moments(const index[::1] indptr not None, const index[::1] indices not None,

@@ -8,8 +8,8 @@
 #include "weighted.h"
 
 #define RP_LINE 64                  /* bytes of a cache line */
-#define RP_CHUNK 16384              /* bytes worked on while the next ones are fetched */
-#define RP_BLOCK 262144             /* most bytes to fetch ahead: they must stay in cache */
+#define RP_NEAR 8192               /* bytes to fetch ahead of rows that are read once */
+#define RP_FAR 262144               /* and of queries, whose rows stay in cache for a second use */
 
 #define RP_FEW 64                   /* rows that are summed in their own precision */
 
@@ -21,28 +21,26 @@ typedef double rp_four RP_FOUR(double);
     ({                                                                                            \
         four loaded;                                                                              \
         memcpy(&loaded, (from), sizeof loaded);                                                   \
-        __builtin_convertvector(loaded, rp_four);                                                 \
+        (rp_four){loaded[0], loaded[1], loaded[2], loaded[3]}; /* one instruction */              \
     })
 #endif
 
-/* Fetches a block into cache bit by bit, so that memory and arithmetic work at once. */
+/* Fetches into cache what is read some way ahead, a step a row, so that memory and arithmetic work
+ * at once. Offsets are bytes from `start`. */
 typedef struct {
-    const char *next;
-    const char *stop;
-    int64_t step;
+    const char *start;
+    int64_t next, until, stop, step;
 } rp_fetch;
 
-/* A block to be fetched in so many equal steps. */
-RP_INLINE rp_fetch rp_fetch_block(const void *block, int64_t bytes, int64_t steps) {
-    const char *start = (const char *)block;
-    int64_t fetched = bytes < RP_BLOCK ? bytes : RP_BLOCK;
-    return (rp_fetch){start, start + fetched, steps > 0 ? fetched / steps + 1 : 0};
+/* To be a distance ahead of what is read of a block. */
+RP_INLINE rp_fetch rp_fetch_ahead(const void *block, int64_t bytes, int64_t distance, int64_t step) {
+    return (rp_fetch){(const char *)block, distance, distance, bytes, step};
 }
 
 RP_INLINE void rp_fetch_more(rp_fetch *fetch) {
-    const char *until = fetch->next + fetch->step, *p = fetch->next;
+    int64_t until = fetch->until += fetch->step, p = fetch->next;
     if (until > fetch->stop) until = fetch->stop;
-    for (; p < until; p += RP_LINE) RP_PREFETCH(p);
+    for (; p < until; p += RP_LINE) RP_PREFETCH(fetch->start + p);
     fetch->next = p;
 }
 

@@ -342,7 +342,7 @@ class Ranker(SolverEstimator):
         --------
         >>> X, y = [[1.0, 5.0], [2.0, 1.0], [0.0, 3.0]], [1, 2, 0]
         >>> why = Ranker().fit(X, y, qid=[7, 7, 7]).explain(X, above=1, below=2)
-        >>> bool(why.differences.sum() == why.difference)
+        >>> bool(abs(why.differences.sum() - why.difference) < 1e-12)
         True
         """
         check_is_fitted(self)

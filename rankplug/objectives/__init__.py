@@ -1,12 +1,12 @@
 """Objectives: losses over pairs and at the top, with ranges of their parameters."""
 
 from rankplug.objectives.adjacent import PairChoice
+from rankplug.objectives.centring import centre_queries
 from rankplug.objectives.pairs import (
     Hinge,
     PairLoss,
     SmoothedHinge,
     SquaredHinge,
-    centre_queries,
     hinge_objective,
     open_pairs,
     squared_hinge_objective,

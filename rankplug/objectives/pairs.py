@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from typing_extensions import override
 
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import LabelRankingData, PreferenceData, RankingData, to_dense
+from rankplug.data import LabelRankingData, PreferenceData, RankingData
 from rankplug.objectives.adjacent import PairChoice, adjacent_weights, split_levels
+from rankplug.objectives.foretelling import ForetoldGradient
 from rankplug.shards import (
     UNIFORM,
     Evaluate,
@@ -30,7 +28,6 @@ from rankplug.shards import (
     Shard,
     Shards,
     Vector,
-    is_mapped,
     open_shards,
     pair_weights,
 )
@@ -51,13 +48,10 @@ def _smoothed_hinge(width: float, pairs: ActivePairs, scores: Vector, coefficien
     return 0.5 / width * pairs.squared_hinge(scores, coefficient)
 
 
-AnyPairs = TypeVar("AnyPairs", bound=PreferenceData | RemoteRankingData)
-
-_SAMPLE_ROWS = 200  # that say how far from 0 the features of a query lie
+_MOST_READ = 0.7  # of the rows: above, all of them one after the other are read as fast
 _NEGLIGIBLE = 1e-3  # share of a gap that need not be told
 _OF_DUAL = 4.0  # errors of a dual value, which has the gradient's square, beside those of a loss
 _LAST_DIGITS = 8 * float(np.finfo(np.float64).eps)  # of scores that differ by a margin of 1
-_FAR = 1e3  # deviations: three digits, and six of their squares, are lost there
 
 
 class PairLoss:
@@ -72,7 +66,7 @@ class PairLoss:
     2. `start_direction`; for each `hessian_product` of the conjugate gradients `extend_direction`
        by a multiple of what was multiplied.
     3. `loss_along` the direction for one step or more, without reading the features.
-    4. `accept` the last of them, and go on with `gradient`.
+    4. `accept` the last of them, and go on with `gradient`, or with `gradient_foretold`.
 
     `n_passes` counts reads of all features.
 
@@ -91,6 +85,7 @@ class PairLoss:
         self._gradient: Vector | None = None  # of the shards, if known before it is asked for
         self._gradient_along: Vector | None = None
         self._is_first_step = False
+        self._foretold = ForetoldGradient()
 
     @property
     def n_columns(self) -> int:
@@ -110,6 +105,7 @@ class PairLoss:
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None
+        self._foretold.forget()
         if not self.shards.far:
             return float(self.shards.sum(Shard.move_to, w, self.evaluate))
         loss, self._gradient = self._with_gradient(Shard.move_to_with_gradient, w)
@@ -121,13 +117,33 @@ class PairLoss:
         if known is None:
             self.n_passes += 1
             known = self.shards.sum(Shard.gradient)
+        if self.shards.picks_rows and not self.shards.far:
+            self._foretold.start(known)
         return self.factor * known
+
+    def gradient_foretold(self) -> tuple[Vector, float] | None:
+        """`gradient` at the point just accepted by what Hessian products and c have changed.
+
+        Reads those rows of the features whose pairs have changed. Returns also about what rounding
+        errors may make of the norm; None if too little is known, or too much has changed.
+        """
+        foretold = self._foretold.at_step
+        if foretold is None:
+            return None
+        n_rows = self.shards.sum(Shard.compare_foretold, self._foretold.step)
+        if n_rows > _MOST_READ * self.n_rows:
+            return None
+        self.n_passes += n_rows / self.n_rows
+        foretold += self.shards.sum(Shard.gradient_not_foretold)
+        self._foretold.go_on(foretold)
+        return self.factor * foretold, self.factor * self.shards.rounding * self._foretold.size
 
     def hessian_product(self, v: Vector) -> Vector:
         """Generalised Hessian of the loss times `v`."""
         self.n_passes += self.shards.passes_per_product
-        product: Vector = self.factor * self.shards.sum(Shard.laplacian, v)
-        return product
+        product: Vector = self.shards.sum(Shard.laplacian, v)
+        self._foretold.observe(v, product)
+        return self.factor * product
 
     def hessian_diagonal(self) -> Vector:
         """Approximate diagonal of the Hessian at the current point, O(elements of X)."""
@@ -151,20 +167,23 @@ class PairLoss:
     def start_direction(self) -> None:
         """Forget the direction gathered so far."""
         self._is_first_step = True
-        self.shards.apply(Shard.start_direction)
+        self.shards.apply(Shard.start_direction, self._foretold.start_direction())
 
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
+        self._foretold.extend_direction(step)
         self.shards.apply(Shard.extend_direction, step)
 
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current point to `w` the direction."""
         self.n_passes += 1
+        self._foretold.forget()
         self.shards.apply(Shard.aim_at, w)
 
     def loss_along(self, step: float) -> float:
         """Loss after `step` times the direction; reads no features, or for the gradient there."""
         self._gradient_along = None
+        self._foretold.step = step
         if not (self.shards.far and self._is_first_step):
             return float(self.shards.sum(Shard.loss_along, step, self.evaluate))
         self._is_first_step = False
@@ -201,6 +220,11 @@ class SquaredHinge(PairLoss):
 
     factor = 2.0
     evaluate = staticmethod(_squared_hinge)
+
+    @override
+    def rounding(self, C: float, w: Vector, goal: float) -> float:
+        limit = C * float(self.shards.sum(Shard.rounding_limit))
+        return 0.0 if limit <= _NEGLIGIBLE * goal else super().rounding(C, w, goal)
 
 
 class Hinge(PairLoss):
@@ -261,6 +285,7 @@ class SmoothedHinge(PairLoss):
         self._lost = max(self._lost, super()._rounding())
         self._set_width(width)
         self._gradient = None
+        self._foretold.forget()
         return float(self.shards.sum(Shard.stay, self.evaluate))
 
     def _set_width(self, width: float) -> None:
@@ -311,51 +336,6 @@ def open_pairs(
         weight = pair_weights(data, reduction, weighting=weighting)
         with open_shards(data, weight, n_threads, weighting) as shards:
             yield shards
-
-
-def centre_queries(data: AnyPairs) -> AnyPairs:
-    """Rows less about the mean of their query, if they lie far from 0 beside their distances.
-
-    Pairs have the same differences, but products with the features lose no digits. Columns of
-    sparse features are centred where no row lacks them; labels, and features that are mapped from
-    a file or lie on a cluster, are left as they are.
-    """
-    X: Any = getattr(data, "X", None)  # rows on a cluster lie elsewhere
-    held = isinstance(X, np.ndarray) or sparse.issparse(X)
-    if not held or is_mapped(X) or not isinstance(data, RankingData):
-        return data
-    columns = _columns_far_from_zero(X, data)
-    if len(columns) == 0:
-        return data
-    of_columns = to_dense(X[:, columns])
-    mean = np.add.reduceat(of_columns, data.query_ptr[:-1], axis=0, dtype=np.float64)
-    # A centre that the features' own type holds: differences of near numbers then are exact.
-    centre = (mean / data.sizes[:, None]).astype(of_columns.dtype)
-    centred = of_columns - np.repeat(centre, data.sizes, axis=0)
-    X = X.copy()
-    if sparse.issparse(X):
-        X.sort_indices()
-        X.data[np.isin(X.indices, columns)] = centred.ravel()
-    else:
-        X[:, columns] = centred
-    return replace(data, X=X)
-
-
-def _columns_far_from_zero(X: Any, data: RankingData) -> NDArray[np.int64]:
-    """Columns that `centre_queries` centres, by rows of a sample and the first of their queries."""
-    rows = np.arange(0, data.n_samples, max(1, data.n_samples // _SAMPLE_ROWS))
-    sample, first = X[rows], X[data.query_ptr[data.row_query[rows]]]
-    columns = np.arange(X.shape[1])
-    if sparse.issparse(X):
-        # What a sample's rows have in common is little, and all that is looked at in the others.
-        columns = np.flatnonzero(np.bincount(sample.indices, minlength=X.shape[1]) == len(rows))
-        if len(columns) > 0:
-            columns = columns[np.bincount(X.indices)[columns] == data.n_samples]
-        sample, first = sample[:, columns], first[:, columns]
-    first = to_dense(first).astype(np.float64)
-    spread = np.abs(to_dense(sample) - first).mean(axis=0)
-    far: NDArray[np.bool_] = (spread > 0) & (np.abs(first).mean(axis=0) > _FAR * spread)
-    return columns[far]
 
 
 def squared_hinge_objective(

@@ -39,6 +39,9 @@ ROUNDING = 1e-14
 """Relative changes of f below this, some tens of the machine's epsilon, say nothing."""
 _IDLE = 1e-3
 """A gradient that shrinks by less, while f stays the same, shrinks by chance."""
+_CERTAIN = 1e-3
+"""Share of a gradient that rounding errors may be: its square bounds the distance of f from its
+minimum, which need not be known to three digits."""
 _SUFFICIENT_DECREASE = 0.01  # share of the slope's promise, as in LIBLINEAR's line search
 _MAX_HALVINGS = 40  # 2^-40 is 1e-12: shorter steps drown in rounding errors
 _CG_SHARE_OF_GOAL = 0.9  # of the gradient asked for; the rest is for the model's error
@@ -62,6 +65,9 @@ class LinearLoss(MovingLoss, Protocol):
 
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
+
+    def gradient_foretold(self) -> tuple[Vector, float] | None:
+        """The gradient after `accept`, and about the norm of its error; None if only X tells it."""
 
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current point to `w` the direction; reads the features once."""
@@ -196,12 +202,25 @@ def _take_step(
         return None
     length, loss_value = step
     loss.accept()
-    reached = Point(point.w + length * direction, loss_value, loss.gradient())
+    reached = point_after(loss, C, point.w + length * direction, loss_value)
     if n_products <= _FEW_PRODUCTS:
         expected = (1.0 - length) * gradient - length * residual
         if norm2(reached.gradient(C) - expected) > _CHANGED * norm2(gradient):
             preconditioner.forget()
     return reached
+
+
+def point_after(loss: LinearLoss, C: float, w: Vector, value: float) -> Point:
+    """The point `w`, which the loss was made to accept, with its gradient.
+
+    That is the one foretold, unless rounding errors may be a part of the gradient of f to speak of.
+    """
+    foretold = loss.gradient_foretold()
+    if foretold is not None:
+        point = Point(w, value, foretold[0])
+        if C * foretold[1] <= _CERTAIN * norm2(point.gradient(C)):
+            return point
+    return Point(w, value, loss.gradient())
 
 
 def has_stalled(last: tuple[float, float] | None, value: float, norm: float) -> bool:

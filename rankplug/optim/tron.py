@@ -21,6 +21,7 @@ from rankplug.optim.newton_cg import (
     Minimum,
     Point,
     has_stalled,
+    point_after,
     require_finite,
 )
 from rankplug.optim.vectors import inner, norm2
@@ -74,7 +75,7 @@ def tron(
             if negligible or actual < _ETA[0] * predicted:
                 last = value, norm
                 loss.accept()
-                point = Point(w, loss_value, loss.gradient())
+                point = point_after(loss, C, w, loss_value)
         except Overdue:
             return Minimum(point, n_iter, "stopped")
     return Minimum(point, max_iter, "max_iter")

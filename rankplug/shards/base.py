@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs, Queries
 from rankplug.shards.matrices import RowMatrix, Vector
 from rankplug.shards.memory import Allocate
@@ -19,6 +20,8 @@ _SAMPLE_ROWS_PER_QUERY = 1000
 """Queries up to so many rows are in a sample as a whole; of longer ones evenly spaced rows do."""
 _ROUNDING = float(np.finfo(np.float64).eps) / 4.0
 """Of a term of a sum over pairs: errors of many terms cancel in part."""
+_SAME = 2.0**-45
+"""Of the largest c: rounding errors are at most half of it, other differences a thousand times."""
 
 
 class Shard:
@@ -62,6 +65,8 @@ class Shard:
         self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
         self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))
         self._evaluate_again: Evaluate | None = None  # if the pairs are those of scores tried
+        self._bend: Vector | None = None  # what c changes by along the direction, if it is foretold
+        self._allocate = allocate
 
     @changes_state(ShardState.move_to)
     def move_to(self, w: Vector | None, evaluate: Evaluate) -> float:
@@ -95,9 +100,9 @@ class Shard:
 
     @changes_state(ShardState.multiply)
     def laplacian(self, v: Vector) -> Vector:
-        """``X' L X v``, L the Laplacian of the current pairs; remembers ``X v``."""
-        product = self._tried
-        return self.matrix.laplacian(self._current_pairs(), v, product)
+        """``X' L X v``, L the Laplacian of the current pairs; remembers ``X v`` and ``L X v``."""
+        product, of_product = self._tried, self._tried_coefficient
+        return self.matrix.laplacian(self._current_pairs(), v, product, of_product)
 
     @keeps_state
     def laplacian_diagonal(self) -> Vector:
@@ -126,16 +131,51 @@ class Shard:
         return self._pairs
 
     @changes_state(ShardState.start_direction)
-    def start_direction(self) -> None:
-        """Forget the direction gathered so far."""
+    def start_direction(self, foretell: bool = False) -> None:
+        """Forget the direction gathered so far.
+
+        With `foretell` c is foretold from now on: Hessian products say how it changes along the
+        direction d, by ``L X d``, as long as the pairs are the same.
+        """
         self._direction[:] = 0.0
+        if not foretell:
+            self._bend = None
+        elif self._bend is None:
+            self._bend = self._allocate(self.matrix.n_rows)
+        else:
+            self._bend[:] = 0.0
+
+    @keeps_state
+    def compare_foretold(self, step: float) -> int:
+        """Number of rows of which c, right after `accept`, is not what was foretold.
+
+        That is right for all rows whose pairs are the ones that they were, up to rounding errors.
+        """
+        assert self._bend is not None
+        wrong, scratch = self._bend, self._tried_coefficient
+        wrong *= -step
+        wrong += self._coefficient
+        wrong -= scratch  # which was c before
+        np.abs(self._coefficient, out=scratch)
+        limit = _SAME * scratch.max(initial=0.0)
+        np.abs(wrong, out=scratch)
+        self._wrong_rows = np.flatnonzero(scratch > limit)
+        return len(self._wrong_rows)
+
+    @keeps_state
+    def gradient_not_foretold(self) -> Vector:
+        """``X'`` times the differences that `compare_foretold` found."""
+        rows = self._wrong_rows
+        if self._bend is None or len(rows) == 0:
+            return np.zeros(self.matrix.n_columns)
+        return self.matrix.picked_transposed_dot(rows, self._bend[rows])
 
     @changes_state(ShardState.extend_direction)
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
-        product, scratch = self._tried, self._tried_coefficient
-        np.multiply(product, step, out=scratch)
-        self._direction += scratch
+        if self._bend is not None:
+            passes.add_scaled(step, self._tried_coefficient, self._bend)
+        passes.add_scaled(step, self._tried, self._direction)
 
     @changes_state(ShardState.aim_at)
     def aim_at(self, w: Vector) -> None:
@@ -194,6 +234,15 @@ class Shard:
             of_query = self.query_weight * np.bincount(query, size, len(sizes))
             of_row += (count > 0) * of_query[query]
         return _ROUNDING * float(of_row @ (1.0 + np.abs(self.scores)))
+
+    @keeps_state
+    def rounding_limit(self) -> float:
+        """What `rounding` is certainly not above: quickly, but infinite where pairs differ."""
+        if not self._counts_alike:
+            return np.inf
+        size = float(np.abs(self.scores).max(initial=0.0))
+        n_terms = 2.0 * float(self.query_weight @ np.square(np.diff(self.query_ptr)))
+        return _ROUNDING * n_terms * (1.0 + 2.0 * size) * (1.0 + size)
 
     @changes_state(ShardState.restore)
     def restore(self, state: ShardState) -> None:

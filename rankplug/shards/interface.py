@@ -48,6 +48,10 @@ class Shards(ABC):
         Reads of the features that a Hessian product takes: 1 where they are fused.
     has_gram : bool
         Whether the Hessian can be estimated as a matrix.
+    picks_rows : bool
+        Whether products with few of the rows cost less, and steps change the pairs of few.
+    rounding : float
+        Of a Hessian product, relative to its norm.
     far : bool
         Whether each question costs so much time that an answer not needed costs less.
     """
@@ -57,6 +61,8 @@ class Shards(ABC):
     n_elements: int
     passes_per_product: int
     has_gram: bool
+    picks_rows: bool = False
+    rounding: float = float(np.finfo(np.float32).eps)
     far: bool
 
     @abstractmethod

@@ -20,15 +20,9 @@ from typing_extensions import override
 
 from rankplug.data import JoinedMatrix, PreferenceData, RankingData, even_spans, row_slice
 from rankplug.shards.base import Shard
+from rankplug.shards.composed import FetchedRows, StackedRows, rows_of
 from rankplug.shards.interface import Shards
-from rankplug.shards.matrices import (
-    FetchedRows,
-    KeslerRows,
-    RowMatrix,
-    StackedRows,
-    Vector,
-    rows_of,
-)
+from rankplug.shards.matrices import KeslerRows, RowMatrix, Vector
 from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.shards.weighting import UNIFORM, PairWeighting, items_of
 from rankplug.system.cores import available_cores
@@ -51,6 +45,10 @@ what was read for it."""
 _RUN_ELEMENTS = 2**19
 """Of the rows of a query that is a shard by itself, at least: threads take half a millisecond for
 such a run of rows, some ten times what it costs to wake them."""
+_MANY_ELEMENTS = 2**17
+"""Of the features: fewer are read in the time that it takes to ask which ones are needed."""
+_LONG_QUERY = 2000
+"""Rows, each of so many pairs that a step changes some of almost all of them."""
 
 
 class LocalShards(Shards):
@@ -67,6 +65,10 @@ class LocalShards(Shards):
         self.n_elements = sum(shard.matrix.n_elements for shard in shards)
         self.passes_per_product = matrix.passes_per_product
         self.has_gram = matrix.has_gram
+        n_queries = sum(len(shard.query_weight) for shard in shards)
+        self.rounding = matrix.rounding
+        short = self.n_rows <= _LONG_QUERY * n_queries
+        self.picks_rows = matrix.picks_rows and short and self.n_elements >= _MANY_ELEMENTS
 
     @override
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:

@@ -6,11 +6,7 @@ whatever the features are.
 
 from __future__ import annotations
 
-import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,12 +16,14 @@ from typing_extensions import override
 
 from rankplug._fast import passes
 from rankplug._fast.pairs import ActivePairs
-from rankplug.data import JoinedMatrix, Matrix, OneHotMatrix, n_stored, row_slice
+from rankplug.data import Matrix, OneHotMatrix, n_stored
 from rankplug.system.interruption import check_in_time
 
 _LARGE = 3000  # columns, of whose products in pairs a time limit does not wait for the last
 _WORK = 2**32  # multiplications at once then, a fraction of a second
 _NARROWEST = 16  # columns at once
+_SUMS = 128.0  # of terms that cancel, and their errors only in part: 5 to 100 times an epsilon
+_SHORT_SUMS = 0.25  # whose errors cancel in the sum of them all: 1/60 to 1/12 of an epsilon
 
 Vector: TypeAlias = NDArray[np.float64]
 
@@ -39,6 +37,8 @@ class RowMatrix(ABC):
     n_elements: int  # that a product reads
     passes_per_product = 2  # reads of X that `laplacian` takes
     has_gram = True  # whether `laplacian_gram` is offered
+    rounding = _SUMS * float(np.finfo(np.float64).eps)  # of `laplacian`, relative to its norm
+    picks_rows = False  # whether products with a few of the rows cost as much less
 
     @abstractmethod
     def dot(self, v: Vector, out: Vector) -> None:
@@ -48,10 +48,20 @@ class RowMatrix(ABC):
     def transposed_dot(self, u: Vector) -> Vector:
         """``X' u``."""
 
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        """``X' L X v``, L the Laplacian of the active pairs; ``X v`` goes to `product`."""
+    def picked_transposed_dot(self, rows: NDArray[np.int64], u: Vector) -> Vector:
+        """``X' u`` of some rows, in ascending order."""
+        of_all = np.zeros(self.n_rows)
+        of_all[rows] = u
+        return self.transposed_dot(of_all)
+
+    def laplacian(
+        self, pairs: ActivePairs, v: Vector, product: Vector, of_product: Vector
+    ) -> Vector:
+        """``X' L X v``, L the Laplacian of the active pairs.
+
+        ``X v`` goes to `product`, ``L X v`` to `of_product`.
+        """
         self.dot(v, product)
-        of_product = np.empty(self.n_rows)
         pairs.laplacian(product, of_product)
         return self.transposed_dot(of_product)
 
@@ -77,9 +87,12 @@ class DenseRows(RowMatrix):
     """C-contiguous float32 or float64 features."""
 
     passes_per_product = 1
+    picks_rows = True
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X = X
+        if X.dtype == np.float32:
+            self.rounding = _SHORT_SUMS * float(np.finfo(X.dtype).eps)
         self.n_rows, self.n_columns = X.shape
         self.n_elements = X.size
 
@@ -94,10 +107,18 @@ class DenseRows(RowMatrix):
         return g
 
     @override
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+    def picked_transposed_dot(self, rows: NDArray[np.int64], u: Vector) -> Vector:
+        g = np.empty(self.n_columns)
+        passes.dense_transposed_dot(self.X, u, g, rows)
+        return g
+
+    @override
+    def laplacian(
+        self, pairs: ActivePairs, v: Vector, product: Vector, of_product: Vector
+    ) -> Vector:
         """``X' L X v`` in one read of X."""
         g = np.empty(self.n_columns)
-        passes.dense_laplacian(self.X, pairs, v, product, g)
+        passes.dense_laplacian(self.X, pairs, v, product, of_product, g)
         return g
 
     @override
@@ -110,7 +131,7 @@ class DenseRows(RowMatrix):
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        return _weighted_scatter(self.X[rows], query_ptr, count)
+        return weighted_scatter(self.X[rows], query_ptr, count)
 
 
 class SparseRows(RowMatrix):
@@ -121,6 +142,7 @@ class SparseRows(RowMatrix):
     """
 
     passes_per_product = 1
+    picks_rows = True
 
     def __init__(self, X: sparse.csr_array) -> None:
         self.X: sparse.csr_array = X
@@ -139,10 +161,18 @@ class SparseRows(RowMatrix):
         return g
 
     @override
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
+    def picked_transposed_dot(self, rows: NDArray[np.int64], u: Vector) -> Vector:
+        g = np.zeros(self.n_columns)
+        passes.sparse_transposed_dot(*self._arrays, u, g, rows)
+        return g
+
+    @override
+    def laplacian(
+        self, pairs: ActivePairs, v: Vector, product: Vector, of_product: Vector
+    ) -> Vector:
         """``X' L X v``, reading small queries once."""
         g = np.zeros(self.n_columns)
-        passes.sparse_laplacian(*self._arrays, pairs, v, product, g)
+        passes.sparse_laplacian(*self._arrays, pairs, v, product, of_product, g)
         return g
 
     @override
@@ -155,11 +185,13 @@ class SparseRows(RowMatrix):
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
+        return weighted_scatter(self.X[rows].toarray(), query_ptr, count)
 
 
 class OneHotRows(RowMatrix):
     """One 1 a row in each group of columns: products gather and scatter, and multiply nothing."""
+
+    picks_rows = True  # as zeros are not read
 
     def __init__(self, X: OneHotMatrix) -> None:
         self.X: Any = X
@@ -187,98 +219,7 @@ class OneHotRows(RowMatrix):
     def laplacian_gram(
         self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
     ) -> NDArray[np.float64]:
-        return _weighted_scatter(self.X[rows].tocsr().toarray(), query_ptr, count)
-
-
-class JoinedRows(RowMatrix):
-    """Blocks of columns side by side, each times a factor."""
-
-    def __init__(self, X: JoinedMatrix) -> None:
-        self.X: Any = X
-        self._blocks = [rows_of(block) for block in X.blocks]
-        self.n_rows, self.n_columns = X.shape
-        self.n_elements = sum(block.n_elements for block in self._blocks)
-
-    @override
-    def dot(self, v: Vector, out: Vector) -> None:
-        out[:] = 0.0
-        part = np.empty(self.n_rows)
-        for block, factor, weights in self._with_parts(v):
-            block.dot(weights, part)
-            part *= factor
-            out += part
-
-    @override
-    def transposed_dot(self, u: Vector) -> Vector:
-        parts = [block.transposed_dot(u) for block in self._blocks]
-        return np.concatenate([f * part for f, part in zip(self.X.factors, parts, strict=True)])
-
-    @override
-    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        parts = [block.laplacian_diagonal(query_ptr, count) for block in self._blocks]
-        squares = np.square(self.X.factors)
-        return np.concatenate([f * part for f, part in zip(squares, parts, strict=True)])
-
-    @override
-    def laplacian_gram(
-        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
-    ) -> NDArray[np.float64]:
-        return _weighted_scatter(self.X[rows].toarray(), query_ptr, count)
-
-    def _with_parts(self, v: Vector) -> Iterator[tuple[RowMatrix, float, Vector]]:
-        return zip(self._blocks, self.X.factors, self.X.split(v), strict=True)
-
-
-class StackedRows(RowMatrix):
-    """The rows of one long query in runs, which threads share.
-
-    Sums are taken in the order of the runs: how many threads there are changes nothing.
-
-    Parameters
-    ----------
-    whole : RowMatrix
-    spans : list of (int, int)
-        The runs of rows.
-    executor : Executor, optional
-        Whose threads take the runs; without it one after the other.
-    """
-
-    def __init__(
-        self, whole: RowMatrix, spans: list[tuple[int, int]], executor: Executor | None
-    ) -> None:
-        self.X = whole.X
-        self._whole = whole
-        self._spans = [slice(*span) for span in spans]
-        self._runs = [rows_of(row_slice(whole.X, span)) for span in self._spans]
-        self._map: Callable[..., Iterator[Any]] = map if executor is None else executor.map
-        self.n_rows, self.n_columns = whole.n_rows, whole.n_columns
-        self.n_elements = whole.n_elements
-        self.passes_per_product, self.has_gram = whole.passes_per_product, whole.has_gram
-
-    @override
-    def dot(self, v: Vector, out: Vector) -> None:
-        parts = [out[span] for span in self._spans]
-        for _ in self._map(lambda run, part: run.dot(v, part), self._runs, parts):
-            pass
-
-    @override
-    def transposed_dot(self, u: Vector) -> Vector:
-        parts = [u[span] for span in self._spans]
-        sums = self._map(lambda run, part: run.transposed_dot(part), self._runs, parts)
-        total: Vector = next(sums)
-        for part in sums:
-            total += part
-        return total
-
-    @override
-    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        return self._whole.laplacian_diagonal(query_ptr, count)
-
-    @override
-    def laplacian_gram(
-        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
-    ) -> NDArray[np.float64]:
-        return self._whole.laplacian_gram(rows, query_ptr, count)
+        return weighted_scatter(self.X[rows].tocsr().toarray(), query_ptr, count)
 
 
 class KeslerRows(RowMatrix):
@@ -330,66 +271,7 @@ class KeslerRows(RowMatrix):
         return np.ascontiguousarray((X.T @ coefficients).T, dtype=np.float64).ravel()
 
 
-class FetchedRows(RowMatrix):
-    """Rows of a mapped file: one thread at a time fetches those that it goes on to work with.
-
-    Parameters
-    ----------
-    matrix : RowMatrix
-    turn : Lock
-        Whose turn it is to fetch.
-    """
-
-    def __init__(self, matrix: RowMatrix, turn: Lock) -> None:
-        self.X = X = matrix.X
-        self._matrix = matrix
-        arrays = [X] if isinstance(X, np.ndarray) else [X.data, X.indices]
-        self._pages = [array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE] for array in arrays]
-        self._turn = turn
-        self.n_rows, self.n_columns = matrix.n_rows, matrix.n_columns
-        self.n_elements = matrix.n_elements
-        self.passes_per_product, self.has_gram = matrix.passes_per_product, matrix.has_gram
-
-    @override
-    def dot(self, v: Vector, out: Vector) -> None:
-        self._fetched().dot(v, out)
-
-    @override
-    def transposed_dot(self, u: Vector) -> Vector:
-        return self._fetched().transposed_dot(u)
-
-    @override
-    def laplacian(self, pairs: ActivePairs, v: Vector, product: Vector) -> Vector:
-        return self._fetched().laplacian(pairs, v, product)
-
-    @override
-    def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
-        return self._fetched().laplacian_diagonal(query_ptr, count)
-
-    @override
-    def laplacian_gram(
-        self, rows: NDArray[np.int64], query_ptr: NDArray[np.int64], count: Vector
-    ) -> NDArray[np.float64]:
-        # It reads some of the features only.
-        return self._matrix.laplacian_gram(rows, query_ptr, count)
-
-    def _fetched(self) -> RowMatrix:
-        with self._turn:
-            for page in self._pages:
-                page.max(initial=0)
-        return self._matrix
-
-
-def rows_of(X: Any) -> RowMatrix:
-    """The products with a matrix of features, of whatever kind it is."""
-    if isinstance(X, JoinedMatrix):
-        return JoinedRows(X)
-    if isinstance(X, OneHotMatrix):
-        return OneHotRows(X)
-    return SparseRows(X) if sparse.issparse(X) else DenseRows(X)
-
-
-def _weighted_scatter(
+def weighted_scatter(
     X: NDArray[Any], query_ptr: NDArray[np.int64], count: Vector
 ) -> NDArray[np.float64]:
     """Lower half of the sum over queries of ``sum_i c_i (x_i - m)(x_i - m)'``, m a weighted mean.

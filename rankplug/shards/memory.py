@@ -7,7 +7,7 @@ Features may be mapped from a file that is larger than memory. Solvers do not co
 thread reads them from one end to the other, so that the system fetches what comes next from disk
 while it works on what is there. Several threads, each in a shard of its own, would break that
 order; so one at a time fetches the next shard, while the others work on theirs
-(`rankplug.shards.matrices.FetchedRows`). ``benchmarks/mapped.py`` compares this with reading the
+(`rankplug.shards.composed.FetchedRows`). ``benchmarks/mapped.py`` compares this with reading the
 file and no more. What solvers keep for each row then lies in a temporary file (`MappedMemory`), so
 that the system can write it out when memory is short.
 """

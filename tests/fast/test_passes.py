@@ -43,12 +43,13 @@ def test_fused_products_are_the_product_of_their_steps(index, problem):
     arrays = (rows.indptr.astype(index), rows.indices.astype(index), rows.data)
     rounding = 1e-11 * size * size * d * n
     for product, error in (
-        (lambda z, g: passes.dense_laplacian(X, pairs, v, z, g), error_of_product(X, u)),
-        (lambda z, g: passes.sparse_laplacian(*arrays, pairs, v, z, g), 0.0),
+        (lambda *out: passes.dense_laplacian(X, pairs, v, *out), error_of_product(X, u)),
+        (lambda *out: passes.sparse_laplacian(*arrays, pairs, v, *out), 0.0),
     ):
-        z, g = np.empty(n), np.zeros(d)
-        product(z, g)
+        z, of_z, g = np.full(n, np.nan), np.full(n, np.nan), np.zeros(d)
+        product(z, of_z, g)
         expected = exact.T @ u
+        np.testing.assert_allclose(of_z, u, rtol=1e-9, atol=1e-11 * size * d * n)
         np.testing.assert_allclose(z, exact @ v, rtol=1e-9, atol=1e-12 * size * d)
         assert np.all(np.abs(g - expected) <= error + 1e-9 * np.abs(expected) + rounding)
 
@@ -61,7 +62,7 @@ def test_the_laplacian_is_symmetric_and_not_negative(problem, seed):
     v, w = np.random.default_rng(seed).normal(size=(2, d))
     images = np.zeros((2, d))
     for vector, image in zip((v, w), images, strict=True):
-        passes.dense_laplacian(X, pairs, vector, np.empty(n), image)
+        passes.dense_laplacian(X, pairs, vector, *np.empty((2, n)), image)
     size = np.square(np.abs(X.astype(float)).max(initial=0.0)) * d * d * n * n
     rounding = size * (np.finfo(np.float32).eps if X.dtype == np.float32 else 1e-12)
     np.testing.assert_allclose(w @ images[0], v @ images[1], rtol=1e-9, atol=rounding)

@@ -176,6 +176,7 @@ def test_hessian_product_and_line_search(data):
         assert tried == pytest.approx(np.sum(weight * np.maximum(0, 1 - differences @ there) ** 2))
         # Trying moves nothing; accepting does.
         np.testing.assert_allclose(loss.hessian_product(v), hessian @ v, rtol, 1e-8)
+        assert loss.loss_along(0.3) == tried
         loss.accept()
         gradient = loss.gradient()
     np.testing.assert_allclose(

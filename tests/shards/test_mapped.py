@@ -20,7 +20,7 @@ from rankplug.exceptions import DataError
 from rankplug.kernels import squared_norms
 from rankplug.objectives import Rows, SquaredHinge
 from rankplug.shards import open_shards
-from rankplug.shards.matrices import FetchedRows
+from rankplug.shards.composed import FetchedRows
 from rankplug.shards.memory import MappedMemory, Memory, is_mapped
 
 SOLVERS = {
