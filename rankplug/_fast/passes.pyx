@@ -10,6 +10,8 @@ from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 
+import numpy as np
+
 from rankplug._fast.pairs cimport ActivePairs, rp_pairs
 
 ctypedef fused index:
@@ -22,6 +24,8 @@ ctypedef fused code:
 
 
 cdef extern from "passes_all.h" nogil:
+    int64_t rp_find_changes(
+        int64_t, const double *, const double *, double, double *, double, int64_t *)
     void rp_dense_dot_f64(
         const double *, const int64_t *, int64_t, int64_t, const double *, double *)
     void rp_dense_dot_f32(
@@ -49,6 +53,21 @@ def add_scaled(double factor, const double[::1] x not None, double[::1] y not No
     with nogil:
         for i in range(n):
             y[i] += factor * x[i]
+
+
+def find_changes(const double[::1] before not None, const double[::1] now not None, double step,
+                 double[::1] bend not None, double share):
+    """Turn `bend` into ``now - before - step bend``; return the rows where that is not about 0.
+
+    About 0 is what is at most a share of the largest number of `now`.
+    """
+    cdef int64_t k, n = now.shape[0]
+    assert before.shape[0] == n and bend.shape[0] == n
+    found = np.empty(n + 1, dtype=np.int64)
+    cdef int64_t[::1] rows = found
+    with nogil:
+        k = rp_find_changes(n, &before[0], &now[0], step, &bend[0], share, &rows[0])
+    return found[:k].copy()
 
 
 def dense_dot(const floating[:, ::1] X not None, const double[::1] v not None,

@@ -54,6 +54,26 @@ RP_INLINE void rp_fetch_pairs(const rp_pairs *pairs, int64_t b, int64_t n) {
     }
 }
 
+/* change = now - before - step change; the rows where that is more than a share of the largest
+ * number of `now` go to `rows`, which has room for one more. */
+RP_CLONES static int64_t rp_find_changes(int64_t n, const double *restrict before,
+                                         const double *restrict now, double step,
+                                         double *restrict change, double share,
+                                         int64_t *restrict rows) {
+    double largest = 0.0;
+    int64_t k = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t i = 0; i < n; i++) {
+        change[i] = now[i] - before[i] - step * change[i];
+        largest = fabs(now[i]) > largest ? fabs(now[i]) : largest;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        rows[k] = i;
+        k += fabs(change[i]) > share * largest;
+    }
+    return k;
+}
+
 #define FLOAT double
 #define NAME(x) x##_f64
 #include "passes.h"

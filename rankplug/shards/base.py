@@ -152,14 +152,8 @@ class Shard:
         That is right for all rows whose pairs are the ones that they were, up to rounding errors.
         """
         assert self._bend is not None
-        wrong, scratch = self._bend, self._tried_coefficient
-        wrong *= -step
-        wrong += self._coefficient
-        wrong -= scratch  # which was c before
-        np.abs(self._coefficient, out=scratch)
-        limit = _SAME * scratch.max(initial=0.0)
-        np.abs(wrong, out=scratch)
-        self._wrong_rows = np.flatnonzero(scratch > limit)
+        before, now = self._tried_coefficient, self._coefficient
+        self._wrong_rows = passes.find_changes(before, now, step, self._bend, _SAME)
         return len(self._wrong_rows)
 
     @keeps_state

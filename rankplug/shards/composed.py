@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -23,6 +22,7 @@ from rankplug.shards.matrices import (
     Vector,
     weighted_scatter,
 )
+from rankplug.system.threads import Team
 
 _FEW = 0.05  # of the rows of a file: fewer lie on a small part of its pages
 
@@ -77,18 +77,16 @@ class StackedRows(RowMatrix):
     whole : RowMatrix
     spans : list of (int, int)
         The runs of rows.
-    executor : Executor, optional
+    team : Team, optional
         Whose threads take the runs; without it one after the other.
     """
 
-    def __init__(
-        self, whole: RowMatrix, spans: list[tuple[int, int]], executor: Executor | None
-    ) -> None:
+    def __init__(self, whole: RowMatrix, spans: list[tuple[int, int]], team: Team | None) -> None:
         self.X = whole.X
         self._whole = whole
         self._spans = [slice(*span) for span in spans]
         self._runs = [rows_of(row_slice(whole.X, span)) for span in self._spans]
-        self._map: Callable[..., Iterator[Any]] = map if executor is None else executor.map
+        self._map: Callable[..., Iterable[Any]] = map if team is None else team.map
         self.n_rows, self.n_columns = whole.n_rows, whole.n_columns
         self.n_elements = whole.n_elements
         self.passes_per_product, self.has_gram = whole.passes_per_product, whole.has_gram
@@ -102,7 +100,7 @@ class StackedRows(RowMatrix):
     @override
     def transposed_dot(self, u: Vector) -> Vector:
         parts = [u[span] for span in self._spans]
-        sums = self._map(lambda run, part: run.transposed_dot(part), self._runs, parts)
+        sums = iter(self._map(lambda run, part: run.transposed_dot(part), self._runs, parts))
         total: Vector = next(sums)
         for part in sums:
             total += part

@@ -7,8 +7,7 @@ threads changes nothing in a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Lock
@@ -27,6 +26,7 @@ from rankplug.shards.memory import Allocate, MappedMemory, Memory, is_mapped
 from rankplug.shards.weighting import UNIFORM, PairWeighting, items_of
 from rankplug.system.cores import available_cores
 from rankplug.system.interruption import raise_if_overdue
+from rankplug.system.threads import Team, blas_threads
 
 T = TypeVar("T")
 
@@ -47,6 +47,9 @@ _RUN_ELEMENTS = 2**19
 such a run of rows, some ten times what it costs to wake them."""
 _MANY_ELEMENTS = 2**17
 """Of the features: fewer are read in the time that it takes to ask which ones are needed."""
+_SHORT = {Shard.start_direction, Shard.extend_direction, Shard.accept, Shard.compare_foretold}
+_SHORT_ROWS = 50_000
+"""Of a shard: one thread is done with these operations before it would have woken another."""
 _LONG_QUERY = 2000
 """Rows, each of so many pairs that a step changes some of almost all of them."""
 
@@ -56,15 +59,16 @@ class LocalShards(Shards):
 
     far = False
 
-    def __init__(self, shards: list[Shard], executor: ThreadPoolExecutor | None) -> None:
+    def __init__(self, shards: list[Shard], team: Team | None) -> None:
         self.shards = shards
-        self._executor = executor
+        self._team = team
         matrix = shards[0].matrix
         self.n_columns = matrix.n_columns
         self.n_rows = sum(shard.matrix.n_rows for shard in shards)
         self.n_elements = sum(shard.matrix.n_elements for shard in shards)
         self.passes_per_product = matrix.passes_per_product
         self.has_gram = matrix.has_gram
+        self._few_rows = self.n_rows < _SHORT_ROWS * len(shards)
         n_queries = sum(len(shard.query_weight) for shard in shards)
         self.rounding = matrix.rounding
         short = self.n_rows <= _LONG_QUERY * n_queries
@@ -88,10 +92,15 @@ class LocalShards(Shards):
         return cast(T, total)
 
     def _results(self, operation: Callable[..., T], arguments: tuple[Any, ...]) -> Iterator[T]:
-        run = map if self._executor is None else self._executor.map
-        for result in run(lambda shard: operation(shard, *arguments), self.shards):
+        def work(shard: Shard) -> T:
+            result = operation(shard, *arguments)
             raise_if_overdue()
-            yield result
+            return result
+
+        run: Callable[..., Iterable[T]] = map
+        if self._team is not None and not (self._few_rows and operation in _SHORT):
+            run = self._team.map
+        yield from run(work, self.shards)
 
 
 @contextmanager
@@ -122,17 +131,18 @@ def open_shards(
     runs = _runs_of_rows(data)
     n_workers = min(n_threads or available_cores(), max(len(spans), len(runs)))
     with ExitStack() as stack:
-        executor = stack.enter_context(ThreadPoolExecutor(n_workers)) if n_workers > 1 else None
-        run = map if executor is None else executor.map
+        team = stack.enter_context(Team(n_workers)) if n_workers > 1 else None
+        if team is not None or n_threads == 1:
+            stack.enter_context(blas_threads(1))
+        run: Callable[..., Iterable[Shard]] = map if team is None else team.map
         shards = list(run(make, spans))
-        if executor is not None and is_mapped(data.X):
+        if team is not None and is_mapped(data.X):
             turn = Lock()
             for shard in shards:
                 shard.matrix = FetchedRows(shard.matrix, turn)
         if len(runs) > 1:
-            shards[0].matrix = StackedRows(shards[0].matrix, runs, executor)
-            executor = None  # a thread that waits for others of its own kind may wait for ever
-        yield LocalShards(shards, executor)
+            shards[0].matrix = StackedRows(shards[0].matrix, runs, team)
+        yield LocalShards(shards, team)
 
 
 def _memory(data: PreferenceData, n_shards: int) -> Allocate:

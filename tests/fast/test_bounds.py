@@ -19,7 +19,7 @@ from rankplug.data import LabelRankingData, RankingData
 from tests.oracles import error_of_product, graph_loss
 
 WALL = 40
-LANES, FAN, RUN, SUMS, CHUNK_BYTES = (4, 8, 16), 16, 12, 16, 16384
+LANES, FAN, RUN, SUMS, AHEAD_BYTES = (4, 8, 16), 16, 12, 16, 8192
 LEVELS = sorted({n + extra for n in LANES for extra in (-1, 0, 1)})
 
 
@@ -187,6 +187,22 @@ def plain_moments(X, query_ptr, c):
     return total
 
 
+def test_changes_beside_a_model():
+    for n in ROWS:
+        rng = np.random.default_rng(n)
+        walls = Walls()
+        before, now, bend = rng.normal(size=(3, n))
+        step = 0.5
+        now[::3] = (before + step * bend)[::3] * (1 + 1e-15)
+        changed = walls.around(bend)
+        rows = passes.find_changes(walls.around(before), walls.around(now), step, changed, 1e-12)
+        close(changed, now - before - step * bend)
+        np.testing.assert_array_equal(rows, np.setdiff1d(np.arange(n), np.arange(0, n, 3)))
+        passes.add_scaled(step, walls.around(before), changed)
+        close(changed, now - 0.5 * before - step * bend)
+        assert walls.standing()
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_dense_passes(dtype):
     for d, n in zip(COLUMNS, itertools.cycle(ROWS), strict=False):
@@ -197,9 +213,9 @@ def test_dense_passes(dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("d", [1, 7, 64, 129])
-def test_dense_passes_around_blocks(dtype, d):
-    """The rows of one block, of two, and one more or less."""
-    rows = CHUNK_BYTES // (d * np.dtype(dtype).itemsize) + 1
+def test_dense_passes_around_what_is_fetched_ahead(dtype, d):
+    """As many rows as are fetched ahead, twice as many, and one more or less."""
+    rows = AHEAD_BYTES // (d * np.dtype(dtype).itemsize) + 1
     walls = Walls()
     rng = np.random.default_rng(d)
     for n in (rows - 1, rows, rows + 1, 2 * rows - 1, 2 * rows, 2 * rows + 1):

@@ -251,7 +251,7 @@ def test_cores_respect_a_limit_of_threadpoolctl(monkeypatch):
             assert cores.available_cores() == 1
     data = rankplug.RankingData.from_arrays(*arrays())
     monkeypatch.setattr(shards, "_SHARD_ELEMENTS", 500)
-    monkeypatch.setattr(shards, "ThreadPoolExecutor", None)  # not to be used
+    monkeypatch.setattr(shards, "Team", None)  # not to be used
     with threadpool_limits(1):
         rankplug.make_solver("tree-tron").solve(data)
 
