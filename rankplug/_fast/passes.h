@@ -126,25 +126,23 @@ RP_INLINE void NAME(rp_add_query)(const FLOAT *X, int64_t n, int64_t d, rp_fetch
     for (int64_t b = 0; b < n; b += RP_FEW) {
         int64_t e = b + RP_FEW < n ? b + RP_FEW : n;
         memset(sum, 0, (size_t)d * sizeof *sum);
-        for (int64_t i = b; i < e; i += 4) {
-            int64_t m = i + 4 <= e ? 4 : e - i;
-            for (int64_t r = 0; r < m; r++) rp_fetch_more(ahead);
-            if (m == 4) {
-                const FLOAT *restrict x0 = X + i * d, *restrict x1 = x0 + d;
-                const FLOAT *restrict x2 = x1 + d, *restrict x3 = x2 + d;
-                FLOAT u0 = (FLOAT)(u[i] * scale), u1 = (FLOAT)(u[i + 1] * scale);
-                FLOAT u2 = (FLOAT)(u[i + 2] * scale), u3 = (FLOAT)(u[i + 3] * scale);
+        FLOAT small[RP_FEW];
+        for (int64_t i = b; i < e; i++) small[i - b] = (FLOAT)(u[i] * scale);
+        int64_t i = b;
+        for (; i + 4 <= e; i += 4) {
+            for (int r = 0; r < 4; r++) rp_fetch_more(ahead);
+            const FLOAT *restrict x0 = X + i * d, *restrict x1 = x0 + d;
+            const FLOAT *restrict x2 = x1 + d, *restrict x3 = x2 + d, *s = small + (i - b);
 #pragma omp simd
-                for (int64_t k = 0; k < d; k++)
-                    sum[k] += (u0 * x0[k] + u1 * x1[k]) + (u2 * x2[k] + u3 * x3[k]);
-                continue;
-            }
-            for (int64_t r = 0; r < m; r++) {
-                const FLOAT *restrict x = X + (i + r) * d;
-                FLOAT u0 = (FLOAT)(u[i + r] * scale);
+            for (int64_t k = 0; k < d; k++)
+                sum[k] += (s[0] * x0[k] + s[1] * x1[k]) + (s[2] * x2[k] + s[3] * x3[k]);
+        }
+        for (; i < e; i++) {
+            const FLOAT *restrict x = X + i * d;
+            FLOAT s = small[i - b];
+            rp_fetch_more(ahead);
 #pragma omp simd
-                for (int64_t k = 0; k < d; k++) sum[k] += u0 * x[k];
-            }
+            for (int64_t k = 0; k < d; k++) sum[k] += s * x[k];
         }
 #pragma omp simd
         for (int64_t k = 0; k < d; k++) g[k] += largest * sum[k];
@@ -168,8 +166,8 @@ RP_CLONES static void NAME(rp_dense_transposed_dot)(const FLOAT *X, const int64_
         NAME(rp_add_rows)(X, NULL, n, d, &ahead, u, g);
 }
 
-/* z = X v, of_z = L z, g = X' L z, query by query: the rows of a query are read from memory once, while those
- * before are worked on, and are in cache for both of their uses. */
+/* z = X v, of_z = L z, g = X' L z, query by query: the rows of a query are read from memory once,
+ * while those before are worked on, and are in cache for both of their uses. */
 RP_CLONES static void NAME(rp_dense_laplacian)(const FLOAT *X, int64_t d, const rp_pairs *pairs,
                                                const double *v, double *z, double *of_z,
                                                FLOAT *sum, double *g) {
