@@ -65,6 +65,7 @@ class Shard:
         self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
         self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))
         self._evaluate_again: Evaluate | None = None  # if the pairs are those of scores tried
+        self._foretells = False
         self._bend: Vector | None = None  # what c changes by along the direction, if it is foretold
         self._allocate = allocate
 
@@ -138,11 +139,10 @@ class Shard:
         direction d, by ``L X d``, as long as the pairs are the same.
         """
         self._direction[:] = 0.0
-        if not foretell:
-            self._bend = None
-        elif self._bend is None:
+        self._foretells = foretell
+        if foretell and self._bend is None:
             self._bend = self._allocate(self.matrix.n_rows)
-        else:
+        elif self._bend is not None:
             self._bend[:] = 0.0
 
     @keeps_state
@@ -167,7 +167,7 @@ class Shard:
     @changes_state(ShardState.extend_direction)
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
-        if self._bend is not None:
+        if self._foretells and self._bend is not None:
             passes.add_scaled(step, self._tried_coefficient, self._bend)
         passes.add_scaled(step, self._tried, self._direction)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -72,6 +72,10 @@ class Shards(ABC):
     @abstractmethod
     def sum(self, operation: Callable[..., T], *arguments: Any) -> T:
         """Sum of what an operation returns, always added in the order of the shards."""
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """While a solver works on the shards, other threads are not to take their cores."""
+        return nullcontext()
 
     @property
     def sample_fraction(self) -> float:

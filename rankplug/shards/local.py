@@ -8,7 +8,7 @@ threads changes nothing in a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar, cast
@@ -59,9 +59,12 @@ class LocalShards(Shards):
 
     far = False
 
-    def __init__(self, shards: list[Shard], team: Team | None) -> None:
+    def __init__(
+        self, shards: list[Shard], team: Team | None = None, one_thread: bool = False
+    ) -> None:
         self.shards = shards
         self._team = team
+        self._limits_blas = team is not None or one_thread
         matrix = shards[0].matrix
         self.n_columns = matrix.n_columns
         self.n_rows = sum(shard.matrix.n_rows for shard in shards)
@@ -73,6 +76,10 @@ class LocalShards(Shards):
         self.rounding = matrix.rounding
         short = self.n_rows <= _LONG_QUERY * n_queries
         self.picks_rows = matrix.picks_rows and short and self.n_elements >= _MANY_ELEMENTS
+
+    @override
+    def at_work(self) -> AbstractContextManager[None]:
+        return blas_threads(1) if self._limits_blas else nullcontext()
 
     @override
     def apply(self, operation: Callable[..., None], *arguments: Any) -> None:
@@ -132,8 +139,6 @@ def open_shards(
     n_workers = min(n_threads or available_cores(), max(len(spans), len(runs)))
     with ExitStack() as stack:
         team = stack.enter_context(Team(n_workers)) if n_workers > 1 else None
-        if team is not None or n_threads == 1:
-            stack.enter_context(blas_threads(1))
         run: Callable[..., Iterable[Shard]] = map if team is None else team.map
         shards = list(run(make, spans))
         if team is not None and is_mapped(data.X):
@@ -142,7 +147,7 @@ def open_shards(
                 shard.matrix = FetchedRows(shard.matrix, turn)
         if len(runs) > 1:
             shards[0].matrix = StackedRows(shards[0].matrix, runs, team)
-        yield LocalShards(shards, team)
+        yield LocalShards(shards, team, one_thread=n_threads == 1)
 
 
 def _memory(data: PreferenceData, n_shards: int) -> Allocate:

@@ -221,7 +221,7 @@ class LinearPathSolver(IterativeSolver):
     def _solve(
         self, data: Data, init: Model | None, monitor: Monitor, rng: np.random.Generator
     ) -> SolverResult:
-        with self._open_pairs(data) as shards:
+        with self._open_pairs(data) as shards, shards.at_work():
             problem = self._open_problem(shards)
             if init is not None:
                 problem.move_to(linear_weights(init))
@@ -232,10 +232,11 @@ class LinearPathSolver(IterativeSolver):
         self, data: Data, Cs: Sequence[float], rng: np.random.Generator
     ) -> Iterator[SolverResult]:
         with self._open_pairs(data) as shards:
-            problem, n_passes = self._open_problem(shards), 0.0
+            with shards.at_work():
+                problem, n_passes = self._open_problem(shards), 0.0
             for C in Cs:
                 monitor = Monitor(name=self.name)
-                with self._overflow_refused(monitor, C=C):
+                with self._overflow_refused(monitor, C=C), shards.at_work():
                     report = monitor.report_weights(partial(linear_model, data=data))
                     found = problem.minimise(C, report)
                 result = _as_result(found, problem.n_passes - n_passes, data)

@@ -132,7 +132,8 @@ class SolverResult:
     n_iter : int
         Outer iterations.
     n_passes : float
-        Full passes over the features; a fused Hessian-vector product is one.
+        Passes over the features: a fused Hessian-vector product is one, some of the rows are a part
+        of one.
     history : tuple of dict
         One row an iteration: ``n_iter``, ``seconds`` and the solver's own numbers.
     seconds : float

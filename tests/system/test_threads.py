@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+import rankplug
 from rankplug import make_solver
 from rankplug.data import RankingData
 from rankplug.shards import local
@@ -137,3 +138,11 @@ def test_solvers_leave_blas_as_it_was_and_use_their_own_threads(n_threads, monke
         assert blas() == [2] * len(blas())
     assert len(seen) > 1
     assert all(found == [1] * len(found) for found in seen)
+
+
+def test_between_the_solutions_of_a_path_blas_is_as_it_was():
+    data = RankingData.from_arrays(np.eye(4), [0, 1, 0, 1], [0, 0, 1, 1])
+    with blas_threads(2):
+        path = rankplug.path(make_solver("tree-tron", n_threads=1), data, [0.1, 1.0])
+        for _ in path:
+            assert blas() == [2] * len(blas())
