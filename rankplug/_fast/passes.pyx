@@ -25,7 +25,8 @@ ctypedef fused code:
 
 cdef extern from "passes_all.h" nogil:
     int64_t rp_find_changes(
-        int64_t, const double *, const double *, double, double *, double, int64_t *)
+        const int64_t *, int64_t, const double *, const double *, double, double *, double,
+        int64_t *)
     void rp_dense_dot_f64(
         const double *, const int64_t *, int64_t, int64_t, const double *, double *)
     void rp_dense_dot_f32(
@@ -55,18 +56,21 @@ def add_scaled(double factor, const double[::1] x not None, double[::1] y not No
             y[i] += factor * x[i]
 
 
-def find_changes(const double[::1] before not None, const double[::1] now not None, double step,
-                 double[::1] bend not None, double share):
+def find_changes(const int64_t[::1] query_ptr not None, const double[::1] before not None,
+                 const double[::1] now not None, double step, double[::1] bend not None,
+                 double share):
     """Turn `bend` into ``now - before - step bend``; return the rows where that is not about 0.
 
-    About 0 is what is at most a share of the largest number of `now`.
+    About 0 is what is at most a share of the largest number of the query, before or now.
     """
-    cdef int64_t k, n = now.shape[0]
+    cdef int64_t k, n = now.shape[0], n_queries = query_ptr.shape[0] - 1
     assert before.shape[0] == n and bend.shape[0] == n
+    assert query_ptr[0] == 0 and query_ptr[n_queries] == n
     found = np.empty(n + 1, dtype=np.int64)
     cdef int64_t[::1] rows = found
     with nogil:
-        k = rp_find_changes(n, &before[0], &now[0], step, &bend[0], share, &rows[0])
+        k = rp_find_changes(
+            &query_ptr[0], n_queries, &before[0], &now[0], step, &bend[0], share, &rows[0])
     return found[:k].copy()
 
 

@@ -55,21 +55,26 @@ RP_INLINE void rp_fetch_pairs(const rp_pairs *pairs, int64_t b, int64_t n) {
 }
 
 /* change = now - before - step change; the rows where that is more than a share of the largest
- * number of `now` go to `rows`, which has room for one more. */
-RP_CLONES static int64_t rp_find_changes(int64_t n, const double *restrict before,
+ * number of their query, before or now, go to `rows`, which has room for one more. */
+RP_CLONES static int64_t rp_find_changes(const int64_t *query_ptr, int64_t n_queries,
+                                         const double *restrict before,
                                          const double *restrict now, double step,
                                          double *restrict change, double share,
                                          int64_t *restrict rows) {
-    double largest = 0.0;
     int64_t k = 0;
+    for (int64_t q = 0; q < n_queries; q++) {
+        int64_t b = query_ptr[q], e = query_ptr[q + 1];
+        double largest = 0.0;
 #pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < n; i++) {
-        change[i] = now[i] - before[i] - step * change[i];
-        largest = fabs(now[i]) > largest ? fabs(now[i]) : largest;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        rows[k] = i;
-        k += fabs(change[i]) > share * largest;
+        for (int64_t i = b; i < e; i++) {
+            double size = fabs(now[i]) > fabs(before[i]) ? fabs(now[i]) : fabs(before[i]);
+            change[i] = now[i] - before[i] - step * change[i];
+            largest = size > largest ? size : largest;
+        }
+        for (int64_t i = b; i < e; i++) {
+            rows[k] = i;
+            k += fabs(change[i]) > share * largest;
+        }
     }
     return k;
 }

@@ -21,7 +21,8 @@ _SAMPLE_ROWS_PER_QUERY = 1000
 _ROUNDING = float(np.finfo(np.float64).eps) / 4.0
 """Of a term of a sum over pairs: errors of many terms cancel in part."""
 _SAME = 2.0**-45
-"""Of the largest c: rounding errors are at most half of it, other differences a thousand times."""
+"""Of the largest c of a query: rounding errors are at most half of it, other differences are a
+thousand times as large."""
 
 
 class Shard:
@@ -153,7 +154,7 @@ class Shard:
         """
         assert self._bend is not None
         before, now = self._tried_coefficient, self._coefficient
-        self._wrong_rows = passes.find_changes(before, now, step, self._bend, _SAME)
+        self._wrong_rows = passes.find_changes(self.query_ptr, before, now, step, self._bend, _SAME)
         return len(self._wrong_rows)
 
     @keeps_state

@@ -195,7 +195,9 @@ def test_changes_beside_a_model():
         step = 0.5
         now[::3] = (before + step * bend)[::3] * (1 + 1e-15)
         changed = walls.around(bend)
-        rows = passes.find_changes(walls.around(before), walls.around(now), step, changed, 1e-12)
+        query_ptr = walls.around(np.array([0, 0, n // 2, n]))
+        both = walls.around(before), walls.around(now)
+        rows = passes.find_changes(query_ptr, *both, step, changed, 1e-12)
         close(changed, now - before - step * bend)
         np.testing.assert_array_equal(rows, np.setdiff1d(np.arange(n), np.arange(0, n, 3)))
         passes.add_scaled(step, walls.around(before), changed)

@@ -112,6 +112,24 @@ def test_rows_whose_pairs_stay_are_not_read():
         assert read[0] == 0.0 < read[1] < 0.5
 
 
+def test_heavy_queries_do_not_hide_what_changes_in_others():
+    """Weights of queries that differ by 1e12, and a step that matters to the light ones only."""
+    data = queries(n_queries=200)
+    weight = np.ones(200)
+    weight[0] = 1e12
+    X = data.X.copy()
+    X[data.query_ptr[0] : data.query_ptr[1]] = 0.0
+    data = replace(data, X=X)
+    rng = np.random.default_rng(3)
+    with open_shards(data, weight, 1) as shards:
+        loss = SquaredHinge(shards)
+        loss.move_to(rng.normal(size=6))
+        loss.gradient()
+        step_along(loss, rng, (1.0,), 1e-2)
+        gradient, _ = loss.gradient_foretold()
+        np.testing.assert_allclose(gradient, 2.0 * shards.sum(Shard.gradient), rtol=1e-9)
+
+
 def test_what_is_not_known_is_not_foretold():
     data = queries(n_queries=200)
     rng = np.random.default_rng(2)
