@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -108,6 +109,19 @@ def _set_latest() -> None:
     latest = list(_meant.values())[-1:] * len(_before) or _before
     for library, n_threads in zip(_blas(), latest, strict=True):
         library.set_num_threads(n_threads)
+
+
+def _begin_anew() -> None:
+    """In a forked process, where no thread goes on with what others of its parent were doing."""
+    global _changing
+    _changing = Lock()
+    if _meant:
+        _meant.clear()
+        _set_latest()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 @cache

@@ -1,5 +1,7 @@
 """Teams that share jobs, and the threads of BLAS while solvers work."""
 
+import os
+import signal
 import threading
 import time
 from contextvars import ContextVar
@@ -146,3 +148,22 @@ def test_between_the_solutions_of_a_path_blas_is_as_it_was():
         path = rankplug.path(make_solver("tree-tron", n_threads=1), data, [0.1, 1.0])
         for _ in path:
             assert blas() == [2] * len(blas())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
+    """Forked while one of them changes the threads of BLAS, and while a problem is solved."""
+    before = blas()
+    with blas_threads(1):
+        threads._changing.acquire()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends it if it waits
+            fine = blas() == before
+            with blas_threads(1):
+                fine = fine and bool((np.ones((300, 300)) @ np.ones((300, 300)) == 300).all())
+            os._exit(0 if fine and blas() == before else 1)
+        threads._changing.release()
+        assert os.waitpid(child, 0)[1] == 0
+    assert blas() == before
