@@ -88,7 +88,7 @@ class CountedSquaredHinge:
         self._scores, self._coefficient = self._tried, self._tried_coefficient
         self._moved = False
 
-    def gradient_foretold(self) -> None:
+    def updated_gradient(self) -> None:
         return None  # X tells it
 
     def aim_at(self, w: Vector) -> None:

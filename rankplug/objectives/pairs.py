@@ -18,7 +18,7 @@ from typing_extensions import override
 from rankplug._fast.pairs import ActivePairs
 from rankplug.data import LabelRankingData, PreferenceData, RankingData
 from rankplug.objectives.adjacent import PairChoice, adjacent_weights, split_levels
-from rankplug.objectives.foretelling import ForetoldGradient
+from rankplug.objectives.gradient_updates import UpdatedGradient
 from rankplug.shards import (
     UNIFORM,
     Evaluate,
@@ -66,7 +66,7 @@ class PairLoss:
     2. `start_direction`; for each `hessian_product` of the conjugate gradients `extend_direction`
        by a multiple of what was multiplied.
     3. `loss_along` the direction for one step or more, without reading the features.
-    4. `accept` the last of them, and go on with `gradient`, or with `gradient_foretold`.
+    4. `accept` the last of them, and go on with `gradient`, or with `updated_gradient`.
 
     `n_passes` counts reads of all features.
 
@@ -85,7 +85,7 @@ class PairLoss:
         self._gradient: Vector | None = None  # of the shards, if known before it is asked for
         self._gradient_along: Vector | None = None
         self._is_first_step = False
-        self._foretold = ForetoldGradient()
+        self._updated = UpdatedGradient()
 
     @property
     def n_columns(self) -> int:
@@ -105,7 +105,7 @@ class PairLoss:
     def move_to(self, w: Vector | None) -> float:
         """Go to `w` (0 for None) and return the loss there."""
         self.n_passes += w is not None
-        self._foretold.forget()
+        self._updated.forget()
         if not self.shards.far:
             return float(self.shards.sum(Shard.move_to, w, self.evaluate))
         loss, self._gradient = self._with_gradient(Shard.move_to_with_gradient, w)
@@ -118,31 +118,31 @@ class PairLoss:
             self.n_passes += 1
             known = self.shards.sum(Shard.gradient)
         if self.shards.picks_rows and not self.shards.far:
-            self._foretold.start(known)
+            self._updated.start(known)
         return self.factor * known
 
-    def gradient_foretold(self) -> tuple[Vector, float] | None:
+    def updated_gradient(self) -> tuple[Vector, float] | None:
         """`gradient` at the point just accepted by what Hessian products and c have changed.
 
         Reads those rows of the features whose pairs have changed. Returns also about what rounding
         errors may make of the norm; None if too little is known, or too much has changed.
         """
-        foretold = self._foretold.at_step
-        if foretold is None:
+        updated = self._updated.at_step
+        if updated is None:
             return None
-        n_rows = self.shards.sum(Shard.compare_foretold, self._foretold.step)
+        n_rows = self.shards.sum(Shard.find_changed_rows, self._updated.step)
         if n_rows > _MOST_READ * self.n_rows:
             return None
         self.n_passes += n_rows / self.n_rows
-        foretold += self.shards.sum(Shard.gradient_not_foretold)
-        self._foretold.go_on(foretold)
-        return self.factor * foretold, self.factor * self.shards.rounding * self._foretold.size
+        updated += self.shards.sum(Shard.gradient_of_changes)
+        self._updated.go_on(updated)
+        return self.factor * updated, self.factor * self.shards.rounding * self._updated.size
 
     def hessian_product(self, v: Vector) -> Vector:
         """Generalised Hessian of the loss times `v`."""
         self.n_passes += self.shards.passes_per_product
         product: Vector = self.shards.sum(Shard.laplacian, v)
-        self._foretold.observe(v, product)
+        self._updated.observe(v, product)
         return self.factor * product
 
     def hessian_diagonal(self) -> Vector:
@@ -167,23 +167,23 @@ class PairLoss:
     def start_direction(self) -> None:
         """Forget the direction gathered so far."""
         self._is_first_step = True
-        self.shards.apply(Shard.start_direction, self._foretold.start_direction())
+        self.shards.apply(Shard.start_direction, self._updated.start_direction())
 
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
-        self._foretold.extend_direction(step)
+        self._updated.extend_direction(step)
         self.shards.apply(Shard.extend_direction, step)
 
     def aim_at(self, w: Vector) -> None:
         """Make the way from the current point to `w` the direction."""
         self.n_passes += 1
-        self._foretold.forget()
+        self._updated.forget()
         self.shards.apply(Shard.aim_at, w)
 
     def loss_along(self, step: float) -> float:
         """Loss after `step` times the direction; reads no features, or for the gradient there."""
         self._gradient_along = None
-        self._foretold.step = step
+        self._updated.step = step
         if not (self.shards.far and self._is_first_step):
             return float(self.shards.sum(Shard.loss_along, step, self.evaluate))
         self._is_first_step = False
@@ -285,7 +285,7 @@ class SmoothedHinge(PairLoss):
         self._lost = max(self._lost, super()._rounding())
         self._set_width(width)
         self._gradient = None
-        self._foretold.forget()
+        self._updated.forget()
         return float(self.shards.sum(Shard.stay, self.evaluate))
 
     def _set_width(self, width: float) -> None:

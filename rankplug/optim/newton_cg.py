@@ -66,7 +66,7 @@ class LinearLoss(MovingLoss, Protocol):
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
 
-    def gradient_foretold(self) -> tuple[Vector, float] | None:
+    def updated_gradient(self) -> tuple[Vector, float] | None:
         """The gradient after `accept`, and about the norm of its error; None if only X tells it."""
 
     def aim_at(self, w: Vector) -> None:
@@ -213,12 +213,12 @@ def _take_step(
 def point_after(loss: LinearLoss, C: float, w: Vector, value: float) -> Point:
     """The point `w`, which the loss was made to accept, with its gradient.
 
-    That is the one foretold, unless rounding errors may be a part of the gradient of f to speak of.
+    That is the last one, updated, unless rounding errors may be a part of it to speak of.
     """
-    foretold = loss.gradient_foretold()
-    if foretold is not None:
-        point = Point(w, value, foretold[0])
-        if C * foretold[1] <= _CERTAIN * norm2(point.gradient(C)):
+    updated = loss.updated_gradient()
+    if updated is not None:
+        point = Point(w, value, updated[0])
+        if C * updated[1] <= _CERTAIN * norm2(point.gradient(C)):
             return point
     return Point(w, value, loss.gradient())
 

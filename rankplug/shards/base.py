@@ -66,8 +66,8 @@ class Shard:
         self.scores, self._tried, self._direction = allocate((3, matrix.n_rows))
         self._coefficient, self._tried_coefficient = allocate((2, matrix.n_rows))
         self._evaluate_again: Evaluate | None = None  # if the pairs are those of scores tried
-        self._foretells = False
-        self._bend: Vector | None = None  # what c changes by along the direction, if it is foretold
+        self._follows = False
+        self._bend: Vector | None = None  # what the Hessian says that c changes by
         self._allocate = allocate
 
     @changes_state(ShardState.move_to)
@@ -133,34 +133,36 @@ class Shard:
         return self._pairs
 
     @changes_state(ShardState.start_direction)
-    def start_direction(self, foretell: bool = False) -> None:
+    def start_direction(self, follow: bool = False) -> None:
         """Forget the direction gathered so far.
 
-        With `foretell` c is foretold from now on: Hessian products say how it changes along the
-        direction d, by ``L X d``, as long as the pairs are the same.
+        With `follow`, remember what Hessian products say of c along the direction d: it changes by
+        ``L X d``, as long as the pairs are the same.
         """
         self._direction[:] = 0.0
-        self._foretells = foretell
-        if foretell and self._bend is None:
+        self._follows = follow
+        if follow and self._bend is None:
             self._bend = self._allocate(self.matrix.n_rows)
         elif self._bend is not None:
             self._bend[:] = 0.0
 
     @keeps_state
-    def compare_foretold(self, step: float) -> int:
-        """Number of rows of which c, right after `accept`, is not what was foretold.
+    def find_changed_rows(self, step: float) -> int:
+        """Number of rows of which c, right after `accept`, is not what Hessian products said.
 
-        That is right for all rows whose pairs are the ones that they were, up to rounding errors.
+        They are right about all rows whose pairs are the ones that they were, up to rounding.
         """
         assert self._bend is not None
         before, now = self._tried_coefficient, self._coefficient
-        self._wrong_rows = passes.find_changes(self.query_ptr, before, now, step, self._bend, _SAME)
-        return len(self._wrong_rows)
+        self._changed_rows = passes.find_changes(
+            self.query_ptr, before, now, step, self._bend, _SAME
+        )
+        return len(self._changed_rows)
 
     @keeps_state
-    def gradient_not_foretold(self) -> Vector:
-        """``X'`` times the differences that `compare_foretold` found."""
-        rows = self._wrong_rows
+    def gradient_of_changes(self) -> Vector:
+        """``X'`` times the differences that `find_changed_rows` found."""
+        rows = self._changed_rows
         if self._bend is None or len(rows) == 0:
             return np.zeros(self.matrix.n_columns)
         return self.matrix.picked_transposed_dot(rows, self._bend[rows])
@@ -168,7 +170,7 @@ class Shard:
     @changes_state(ShardState.extend_direction)
     def extend_direction(self, step: float) -> None:
         """Add `step` times the ``v`` of the last Hessian product to the direction."""
-        if self._foretells and self._bend is not None:
+        if self._follows and self._bend is not None:
             passes.add_scaled(step, self._tried_coefficient, self._bend)
         passes.add_scaled(step, self._tried, self._direction)
 

@@ -47,7 +47,7 @@ _RUN_ELEMENTS = 2**19
 such a run of rows, some ten times what it costs to wake them."""
 _MANY_ELEMENTS = 2**17
 """Of the features: fewer are read in the time that it takes to ask which ones are needed."""
-_SHORT = {Shard.start_direction, Shard.extend_direction, Shard.accept, Shard.compare_foretold}
+_SHORT = {Shard.start_direction, Shard.extend_direction, Shard.accept, Shard.find_changed_rows}
 _SHORT_ROWS = 50_000
 """Of a shard: one thread is done with these operations before it would have woken another."""
 _LONG_QUERY = 2000

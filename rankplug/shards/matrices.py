@@ -1,4 +1,4 @@
-"""`RowMatrix`: the features of a shard, dense, sparse, of labels or mapped, and products with them.
+"""`RowMatrix`: the features of a shard, dense, sparse, of leaves or labels, and products with them.
 
 Each class offers the same operations; `Shard` does not know which one it has. Vectors are float64
 whatever the features are.

@@ -61,8 +61,8 @@ class ShardState:
         """``X v`` takes the place of the scores that were tried."""
         return replace(self, product_of=v, tried=None)
 
-    def start_direction(self, foretell: bool = False) -> ShardState:
-        """The direction is 0; what is foretold is not of the state: shards that are far do not."""
+    def start_direction(self, follow: bool = False) -> ShardState:
+        """The direction is 0; shards that are far do not `follow`."""
         return replace(self, direction=None)
 
     def extend_direction(self, step: float) -> ShardState:

@@ -68,7 +68,7 @@ class LogisticLoss:
     def accept(self):
         self.scores = self.tried
 
-    def gradient_foretold(self):
+    def updated_gradient(self):
         return None
 
 

@@ -1,4 +1,4 @@
-"""`ForetoldGradient`: the gradient after a Newton step, by the Hessian products on the way."""
+"""`UpdatedGradient`: the gradient after a Newton step, by the Hessian products on the way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rankplug.optim.vectors import norm2
 from rankplug.shards import Vector
 
 
-class ForetoldGradient:
+class UpdatedGradient:
     """``gradient + t H d``: the gradient after t times the direction d, as far as H is constant.
 
     The direction is the sum of ``step v`` over Hessian products ``H v``, so ``H d`` is known.
@@ -33,7 +33,7 @@ class ForetoldGradient:
         self._gradient, self._along, self.size = gradient, None, 0.0
 
     def go_on(self, gradient: Vector) -> None:
-        """At the point after the step, by a gradient that was foretold."""
+        """At the point after the step, by a gradient that was updated."""
         self._gradient, self._along = gradient, None
         self.size += abs(self.step) * self._length * self._norm
 

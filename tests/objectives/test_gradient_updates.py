@@ -69,7 +69,7 @@ def open_all(data, weighting=UNIFORM):
     size=st.sampled_from([1e-6, 0.01, 0.1, 1.0]),
     elements=st.sampled_from([30, 2**20]),
 )
-def test_a_gradient_foretold_is_the_gradient(kind, seed, make, weight, lengths, size, elements):
+def test_an_updated_gradient_is_the_gradient(kind, seed, make, weight, lengths, size, elements):
     rng = np.random.default_rng(seed)
     data, weighting = queries(kind, seed), PairWeighting(pair_weight=weight)
     with pytest.MonkeyPatch.context() as patch:
@@ -81,16 +81,16 @@ def test_a_gradient_foretold_is_the_gradient(kind, seed, make, weight, lengths, 
             for _ in range(3):
                 step_along(loss, rng, lengths, size)
                 passes = loss.n_passes
-                foretold = loss.gradient_foretold()
+                updated = loss.updated_gradient()
                 read = loss.n_passes - passes
                 exact = shards.sum(Shard.gradient) * loss.factor
-                if foretold is None:
+                if updated is None:
                     loss.gradient()
                     continue
                 assert 0.0 <= read <= 0.7 + 1e-9
                 largest = max(np.abs(exact).max(), 1.0)
                 np.testing.assert_allclose(
-                    foretold[0], exact, rtol=0, atol=20 * foretold[1] + 1e-10 * largest
+                    updated[0], exact, rtol=0, atol=20 * updated[1] + 1e-10 * largest
                 )
 
 
@@ -105,7 +105,7 @@ def test_rows_whose_pairs_stay_are_not_read():
         for size in (1e-9, 0.1):
             step_along(loss, rng, (1.0,), size)
             passes = loss.n_passes
-            gradient, error = loss.gradient_foretold()
+            gradient, error = loss.updated_gradient()
             read.append(loss.n_passes - passes)
             np.testing.assert_allclose(gradient, 2.0 * shards.sum(Shard.gradient), atol=1e-9)
             assert error < 1e-9
@@ -126,41 +126,41 @@ def test_heavy_queries_do_not_hide_what_changes_in_others():
         loss.move_to(rng.normal(size=6))
         loss.gradient()
         step_along(loss, rng, (1.0,), 1e-2)
-        gradient, _ = loss.gradient_foretold()
+        gradient, _ = loss.updated_gradient()
         np.testing.assert_allclose(gradient, 2.0 * shards.sum(Shard.gradient), rtol=1e-9)
 
 
-def test_what_is_not_known_is_not_foretold():
+def test_what_is_not_known_is_not_updated():
     data = queries(n_queries=200)
     rng = np.random.default_rng(2)
     with open_all(data) as shards:
         loss = SquaredHinge(shards)
         loss.move_to(None)
         step_along(loss, rng, (1.0,), 1e-9)
-        assert loss.gradient_foretold() is None, "no gradient to start from"
+        assert loss.updated_gradient() is None, "no gradient to start from"
         loss.gradient()
         step_along(loss, rng, (1.0,), 10.0)
-        assert loss.gradient_foretold() is None, "most rows have other pairs"
+        assert loss.updated_gradient() is None, "most rows have other pairs"
         loss.gradient()
         loss.aim_at(np.zeros(6))
         loss.loss_along(1e-9)
         loss.accept()
-        assert loss.gradient_foretold() is None, "a direction of no products"
+        assert loss.updated_gradient() is None, "a direction of no products"
         smooth = SmoothedHinge(shards)
         smooth.move_to(None)
         smooth.gradient()
         smooth.narrow(0.5)
         step_along(smooth, rng, (1.0,), 1e-9)
-        assert smooth.gradient_foretold() is None, "of another loss"
+        assert smooth.updated_gradient() is None, "of another loss"
 
 
-class Foretelling:
-    """A loss whose gradient is 1, or 2 as foretold with an error."""
+class Updating:
+    """A loss whose gradient is 1, or 2 as updated, with an error."""
 
     def __init__(self, error):
         self.error = error
 
-    def gradient_foretold(self):
+    def updated_gradient(self):
         return None if self.error is None else (np.full(1, 2.0), self.error)
 
     def gradient(self):
@@ -169,7 +169,7 @@ class Foretelling:
 
 @pytest.mark.parametrize(("error", "expected"), [(0.0, 2.0), (1e-9, 2.0), (0.1, 1.0), (None, 1.0)])
 def test_what_rounding_errors_may_change_is_read(error, expected):
-    assert point_after(Foretelling(error), 1.0, np.zeros(1), 0.0).loss_gradient == expected
+    assert point_after(Updating(error), 1.0, np.zeros(1), 0.0).loss_gradient == expected
 
 
 def test_float32_products_do_not_spoil_a_certificate():
@@ -193,12 +193,12 @@ def test_passes_of_a_solution_are_fewer(monkeypatch):
         result = make_solver("tree-tron", C=0.1, tol=1e-6, n_threads=1).solve(data)
         return result.n_passes, result.objective
 
-    foretold = n_passes()
+    updated = n_passes()
     monkeypatch.setattr(newton_cg, "_CERTAIN", -1.0)
-    monkeypatch.setattr(SquaredHinge, "gradient_foretold", lambda self: None)
+    monkeypatch.setattr(SquaredHinge, "updated_gradient", lambda self: None)
     read = n_passes()
-    assert foretold[0] < read[0] - 1
-    assert foretold[1] == pytest.approx(read[1], rel=1e-9)
+    assert updated[0] < read[0] - 1
+    assert updated[1] == pytest.approx(read[1], rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
