@@ -30,7 +30,6 @@ typedef struct {
     double *value;                  /* n + 2 */
     double *above;                  /* n */
     double *below;                  /* n */
-    double *product;                /* n: of the Laplacian, for who needs a query's only */
     double *sums;                   /* lanes: (n + 1) rows of them; tree: its nodes */
     double *weighted;               /* n, if pairs are weighted */
     double *other;                  /* n, if there are heights and many levels */

@@ -18,7 +18,6 @@ cdef extern from "pairs.h" nogil:
         double *value
         double *above
         double *below
-        double *product
         double *sums
         double *weighted
         double *other

@@ -8,7 +8,7 @@
 #include "weighted.h"
 
 #define RP_LINE 64                  /* bytes of a cache line */
-#define RP_NEAR 8192               /* bytes to fetch ahead of rows that are read once */
+#define RP_NEAR 8192                /* bytes to fetch ahead of rows that are read once */
 #define RP_FAR 262144               /* and of queries, whose rows stay in cache for a second use */
 
 #define RP_FEW 64                   /* rows that are summed in their own precision */

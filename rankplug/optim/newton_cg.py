@@ -136,7 +136,7 @@ def newton_cg(
     2. solves for the Newton direction by preconditioned conjugate gradients, not exactly, unless
        the last step did not help: then only what cannot be shown to decrease ends the method;
     3. halves the step until f decreases enough, by scores that the products have yielded;
-    4. moves there, and reads the features once for the new gradient.
+    4. moves there, and updates the gradient, or reads the features once for it.
 
     Parameters
     ----------

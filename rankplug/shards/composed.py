@@ -48,14 +48,17 @@ class JoinedRows(RowMatrix):
 
     @override
     def transposed_dot(self, u: Vector) -> Vector:
-        parts = [block.transposed_dot(u) for block in self._blocks]
-        return np.concatenate([f * part for f, part in zip(self.X.factors, parts, strict=True)])
+        return _side_by_side(self.X.factors, [block.transposed_dot(u) for block in self._blocks])
+
+    @override
+    def picked_transposed_dot(self, rows: NDArray[np.int64], u: Vector) -> Vector:
+        parts = [block.picked_transposed_dot(rows, u) for block in self._blocks]
+        return _side_by_side(self.X.factors, parts)
 
     @override
     def laplacian_diagonal(self, query_ptr: NDArray[np.int64], count: Vector) -> Vector:
         parts = [block.laplacian_diagonal(query_ptr, count) for block in self._blocks]
-        squares = np.square(self.X.factors)
-        return np.concatenate([f * part for f, part in zip(squares, parts, strict=True)])
+        return _side_by_side(np.square(self.X.factors), parts)
 
     @override
     def laplacian_gram(
@@ -65,6 +68,10 @@ class JoinedRows(RowMatrix):
 
     def _with_parts(self, v: Vector) -> Iterator[tuple[RowMatrix, float, Vector]]:
         return zip(self._blocks, self.X.factors, self.X.split(v), strict=True)
+
+
+def _side_by_side(factors: Iterable[float], parts: list[Vector]) -> Vector:
+    return np.concatenate([f * part for f, part in zip(factors, parts, strict=True)])
 
 
 class StackedRows(RowMatrix):

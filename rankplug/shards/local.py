@@ -71,9 +71,9 @@ class LocalShards(Shards):
         self.n_elements = sum(shard.matrix.n_elements for shard in shards)
         self.passes_per_product = matrix.passes_per_product
         self.has_gram = matrix.has_gram
+        self.rounding = matrix.rounding
         self._few_rows = self.n_rows < _SHORT_ROWS * len(shards)
         n_queries = sum(len(shard.query_weight) for shard in shards)
-        self.rounding = matrix.rounding
         short = self.n_rows <= _LONG_QUERY * n_queries
         self.picks_rows = matrix.picks_rows and short and self.n_elements >= _MANY_ELEMENTS
 

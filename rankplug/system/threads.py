@@ -101,7 +101,7 @@ def blas_threads(n_threads: int) -> Iterator[None]:
         yield
     finally:
         with _changing:
-            del _meant[context]
+            _meant.pop(context, None)  # which a process that was forked meanwhile has forgotten
             _set_latest()
 
 

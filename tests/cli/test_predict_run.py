@@ -57,8 +57,9 @@ def test_a_run_has_the_documents_by_score(folder, data, options, batch):
     order = expected["query"].str[1:].astype(int).argsort(kind="stable").to_numpy()
     assert run["doc_id"].tolist() == expected["docno"].iloc[order].tolist()
     assert run["query_id"].unique().tolist() == [f"q{i}" for i in range(12)]
-    # Sums of a batch may be taken in another order than those of the table.
-    np.testing.assert_allclose(run["score"], expected["score"].iloc[order], rtol=1e-13)
+    # BLAS may take the sums of small batches in another order than those of the table.
+    rtol = 0.0 if batch == "1000" else 1e-13
+    np.testing.assert_allclose(run["score"], expected["score"].iloc[order], rtol=rtol)
 
 
 def test_the_best_rows_make_a_run(folder):

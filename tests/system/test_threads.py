@@ -152,6 +152,23 @@ def test_between_the_solutions_of_a_path_blas_is_as_it_was():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_within_leaves_the_context_as_any():
+    child = None
+    before = blas()
+    try:
+        with blas_threads(1):
+            child = os.fork()
+        fine = blas() == before
+    except BaseException:
+        fine = False
+    if child == 0:
+        os._exit(0 if fine else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert fine
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
     """Forked while one of them changes the threads of BLAS, and while a problem is solved."""
     before = blas()
